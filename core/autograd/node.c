@@ -214,7 +214,7 @@ moth_tensor *moth_saved_open(moth_node *n, const moth_saved *s, const char *what
     if (s->present == 1) return moth_tensor_bare(ctx, &l);
     ctx->error.node = n->id;
     moth_fail(ctx, MOTH_E_GRAPH, NULL,
-              "the graph was walked before and its saved tensors are freed; "
+              "a second backward pass through this graph: its saved tensors are freed; "
               "pass retain_graph = true to the first backward");
     return NULL;
   }

@@ -175,7 +175,7 @@ describe("moth.func.vmap", function()
       "'in_dims' to 'vmap' %(the dimensions that are mapped over have one size, got 3 and 2%)")
     assert.has_error_like(function() moth.vmap(moth.add, {1})(x, x) end, "1 of them do not fit 2 ")
     assert.has_error_like(function() moth.vmap(moth.exp)(3) end, "no tensor is mapped over")
-    assert.has_error_like(function() moth.vmap(moth.exp)(moth.ones(0)) end, "there are no samples")
+    assert.has_error_like(function() moth.vmap(moth.exp)(moth.ones(0)) end, "the batch is empty")
     assert.has_error_like(function() moth.vmap(function() return 3 end)(x) end,
       "must return tensors, or tables of them; it returned 3")
     assert.has_error_like(function() func.stack_module_state {nn.Linear(1, 1), nn.ReLU()} end,

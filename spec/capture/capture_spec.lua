@@ -327,7 +327,7 @@ describe("a captured step", function()
     says("input 1 is f32 (9) now, and was f32 (8) before", function(a) return a + 1 end, moth.ones)
     says("input 1[k] is 9 now, and was 8 before (numbers", function(t) return x * t.k end,
       function(i) return {k = i} end)
-    says("'bias' of Linear is not what it was", function(a) return net(a) end, function(i)
+    says("'bias' of Linear has changed", function(a) return net(a) end, function(i)
       net:train(i % 2 == 1)
       net.bias = nn.Parameter(moth.zeros(2))
       return x

@@ -547,7 +547,7 @@ describe("a value that a captured step watches", function()
     for i = 1, 30000 do large[i] = i end
     local step = moth.capture(function(v) return v * #large end)
     assert.has_error_like(function() step(x) end, "capture_spec.lua:%d+ reads: more than 20000 "
-      .. "values are read; pass what is needed as tensors among the arguments")
+      .. "values are read; pass the needed values as tensors among the arguments")
   end)
 end)
 
@@ -560,7 +560,7 @@ describe("verify", function()
       while os.clock() - t < 0.01 do end
       step(x)
       step(x)
-    end, "is another after a replay than after the step itself")
+    end, "differs between a replay and the step itself")
   end)
 
   it("repeats no effect: parameters, states, counters, modules, random numbers", function()

@@ -125,7 +125,7 @@ describe("a habit from Python", function()
     local net = Net()
     local step = moth.capture(function(y) return (net(y)) end)
     for _ = 1, 3 do step(x) end
-    assert.is_truthy(step.why:find("'count' of Net is not what it was; write into it", 1, true))
+    assert.is_truthy(step.why:find("'count' of Net has changed; write into it", 1, true))
     assert.equal(3, net.count:item())
   end)
 end)

@@ -376,7 +376,7 @@ local ROWS = [=[
   moth.normal(moth.ones(2), 1, { 2 })
     bad argument 'size' to 'normal' (is only for numbers; mean or std is a tensor)
   moth.GradScaler("cpu", { enabled = true }):update(-1)
-    bad argument 'new_scale' to 'update' (a number above 0 that float32 has is needed, got -1)
+    bad argument 'new_scale' to 'update' (a finite float32 number above 0 is needed, got -1)
   moth.GradScaler("cpu", { enabled = true }):load_state_dict({})
     bad argument 'state_dict' to 'load_state_dict' (a table with the number '
   moth.set_num_threads(-1)

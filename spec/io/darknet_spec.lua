@@ -173,8 +173,8 @@ describe("a file of weights", function()
   it("that is too short or too long raises an error with the layer and counts", function()
     local cfg = net(4, 4, 1, conv(2, 3), conv(1, 1, true)) -- 26 and 3 numbers
     refuses("E_FORMAT", "short.weights' ends within layer 1, [convolutional]: 1 of 2 numbers are "
-      .. "left; the net takes 29, the file has 28", cfg, weights("short.weights", 28))
-    refuses("E_FORMAT", "long.weights' has 30 numbers, but the net takes 29", cfg,
+      .. "left; the net needs 29, the file has 28", cfg, weights("short.weights", 28))
+    refuses("E_FORMAT", "long.weights' has 30 numbers, but the net needs 29", cfg,
       weights("long.weights", 30))
     refuses("E_FORMAT", "' is broken: a value, 4 bytes at byte 8, would lie beyond its end at 9",
       cfg, files.write("head.weights", "\0\0\0\0\2\0\0\0\5"))
@@ -216,10 +216,10 @@ describe("a cfg", function()
       image .. "[convolutional]\nactivation=gleu\n", "E_UNSUPPORTED")
     bad("the activation 'leeky' is unknown; did you mean 'leaky'?",
       image .. "[convolutional]\nactivation=leeky\n", "E_UNSUPPORTED")
-    bad("nothing is left of the image: -3 x -3", image .. "[convolutional]\nsize=8\n")
-    bad("layers=-1 is no layer before it; there are 0", image .. "[route]\nlayers=-1\n")
+    bad("the result has no elements: -3 x -3", image .. "[convolutional]\nsize=8\n")
+    bad("layers=-1 is no earlier layer; there are 0", image .. "[route]\nlayers=-1\n")
     bad("layers= is missing", image .. "[route]\n")
-    bad("3 channels come in; 1 anchors of 5 + 2 numbers take 7",
+    bad("3 channels come in; 1 anchors of 5 + 2 numbers need 7",
       image .. "[yolo]\nanchors=1,2\nclasses=2\n")
     bad("mask=3, of 1 anchors", image .. "[yolo]\nmask=3\nanchors=1,2\n")
     bad("line 4 is neither [section] nor key=value: 'what'", image .. "what\n")

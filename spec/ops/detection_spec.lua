@@ -151,7 +151,7 @@ describe("losses of boxes", function()
     end
     refuses("bad argument 'boxes1' to 'box_iou' (boxes are needed, (N, 4), got f32 (3, 5)",
       function() ops.box_iou(moth.rand(3, 5), moth.rand(2, 4)) end)
-    refuses("bad argument 'boxes2' to 'generalized_box_iou_loss' ((4, 4) is needed as of boxes1, "
+    refuses("bad argument 'boxes2' to 'generalized_box_iou_loss' ((4, 4) is needed, as boxes1 has, "
       .. "got f64 (3, 4))", function() ops.generalized_box_iou_loss(a, b:narrow(1, 1, 3)) end)
   end)
 
@@ -208,6 +208,6 @@ describe("box_convert, clip_boxes_to_image", function()
     end, "bad argument 'targets' to 'sigmoid_focal_loss' (the shape of f32 (2) is needed", 1, true)
     assert.error_matches(function()
       moth.capture(function(boxes) return ops.nms(boxes, moth.rand(3), 0.5) end)(moth.rand(3, 4))
-    end, "nms: how many boxes stay depends on values, so moth.capture", 1, true)
+    end, "nms: the number of kept boxes depends on values, so moth.capture", 1, true)
   end)
 end)

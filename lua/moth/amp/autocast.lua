@@ -43,7 +43,7 @@ Region.__index = Region
 
 --- Enters the mode. @return the autocast object
 function Region:enter()
-  if self.frame then errors.raise("the region of autocast has begun already", "E_STATE") end
+  if self.frame then errors.raise("this autocast region is already active", "E_STATE") end
   frames.hold("autocast without a function", "moth.autocast(device_type, f)")
   self.frame = frames.enter(self.code, "autocast", AUTOCAST)
   return self
@@ -52,7 +52,7 @@ end
 --- Leaves the mode and all nested ones.
 function Region:exit()
   local frame = self.frame
-  if not frame then errors.raise("the region of autocast has not begun", "E_STATE") end
+  if not frame then errors.raise("this autocast region is not active", "E_STATE") end
   self.frame = nil
   local problem = frames.leave(frame)
   if problem then errors.raise(problem, "E_STATE") end

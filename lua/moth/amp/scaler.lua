@@ -64,7 +64,7 @@ end
 -- @param enabled          false: no scaling, all steps are taken (default true)
 -- @param device           accepted as in PyTorch, also as the first value: GradScaler("cuda")
 function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
-  demand(init_scale > 0 and init_scale <= MOST, "init_scale", "a number above 0 that float32 has",
+  demand(init_scale > 0 and init_scale <= MOST, "init_scale", "a finite float32 number above 0",
     init_scale)
   demand(growth_factor > 1, "growth_factor", "a number above 1", growth_factor)
   demand(backoff_factor > 0 and backoff_factor < 1, "backoff_factor", "a number between 0 and 1",
@@ -77,8 +77,8 @@ function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_inter
   lib.check(lib.C.moth_keep_always(lib.ctx, self.multiplier), "GradScaler")
   self.growth_factor, self.backoff_factor = growth_factor, backoff_factor
   self.growth_interval, self.enabled = growth_interval, enabled
-  self.seen = {} -- optimizer -> {found = list, skipped = bool, recording = its number}, since the
-                 -- last update
+  -- optimizer -> {found = list, skipped = bool, recording = its number}, since the last update
+  self.seen = {}
 end
 
 -- Sets another scale outside of a capture; replays read the new value.
@@ -95,7 +95,7 @@ local function check_ahead(self, fname)
   end
 end
 
---- A loss, or a list of them, multiplied by the scale. @return the product; call backward on it
+--- A loss, or a list of losses, multiplied by the scale. @return the product; call backward on it
 function GradScaler:scale(outputs)
   if not self.enabled then return outputs end
   check_ahead(self, "scale")
@@ -129,7 +129,7 @@ local function gradients(optimizer)
   return lists
 end
 
--- While a step that uses this scaler is captured.
+-- Registers the scaler with the step that is being captured.
 local function join(self)
   self.rows = self.rows or function() -- the state that verification restores
     local seen = {}
@@ -141,7 +141,7 @@ local function join(self)
   lib.capture.states[self.rows] = true
 end
 
--- The same: each replay divides by its current scale.
+-- Writes 1 / scale: each replay divides by its current scale.
 local function note_factor(self)
   recording.cell("unscale_", {write = function(_, s, at)
     s[at.factor].number = 1 / self.factor
@@ -190,8 +190,8 @@ end
 local function unless_found(self, optimizer, f, ...)
   local seen = self.seen[optimizer]
   if lib.capture and seen.recording ~= lib.capture.id then
-    errors.raise("step in a captured step after an unscale_ outside of it: replays would not find "
-      .. "what that found; unscale where the step is made", "E_UNSUPPORTED")
+    errors.raise("step in a captured step after an unscale_ outside of it: replays would not see "
+      .. "its overflows; call unscale_ in the captured step", "E_UNSUPPORTED")
   end
   local function told(skipped) self.seen[optimizer].skipped = skipped end
   local skipped, result = guard.unless(seen.found, told, f, ...)
@@ -221,7 +221,7 @@ end
 local function check_scale(new_scale)
   if lib.istensor(new_scale) then new_scale = new_scale:item() end
   if type(new_scale) ~= "number" or not (new_scale > 0 and new_scale <= MOST) then
-    errors.refuse("update", "new_scale", "a number above 0 that float32 has is needed", new_scale,
+    errors.refuse("update", "new_scale", "a finite float32 number above 0 is needed", new_scale,
       "E_DOMAIN")
   end
   return new_scale
@@ -258,7 +258,7 @@ function GradScaler:update(new_scale)
     return
   end
   if next(self.seen) == nil then
-    errors.raise("GradScaler: update follows step, and no step was made since the last one",
+    errors.raise("GradScaler: call step before update: there was no step since the last update",
       "E_STATE")
   end
   local inside = true -- true if the replay also takes the steps
@@ -268,7 +268,7 @@ function GradScaler:update(new_scale)
   end
   adapt(self)
   if not lib.capture then return end
-  self.ahead = true -- of the multiplier
+  self.ahead = true -- the scale is ahead of the multiplier
   recording.later(function()
     self.ahead = nil
     set_factor(self, self.factor)
@@ -304,8 +304,8 @@ function GradScaler:load_state_dict(state_dict)
   if lib.capture then recording.refuse("load_state_dict of a GradScaler") end
   for name in pairs(KEPT) do
     if type(state_dict) ~= "table" or type(state_dict[name]) ~= "number" then
-      errors.argument("load_state_dict", "state_dict", ("a table with the number '%s', as "
-        .. "state_dict() of an enabled GradScaler gives, is needed, got %s"):format(name,
+      errors.argument("load_state_dict", "state_dict", ("a table with the number '%s', as by "
+        .. "state_dict() of an enabled GradScaler, is needed, got %s"):format(name,
         errors.describe(state_dict)), "E_TYPE")
     end
   end

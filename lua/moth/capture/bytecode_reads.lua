@@ -2,9 +2,9 @@
 -- and fields of tables. For captured steps (outer_values.lua).
 --
 -- The analysis follows registers within a basic block. A value from an upvalue or a global has a
--- path, as `cfg.loss.beta`; of any other value (a parameter, a result) only the field's name is
--- known. A read counts if the value is used by anything but a store: `n = n + 1` and `log[#log + 1]
--- = x` only write, as long as nothing else reads `n` or `log`.
+-- path, as `cfg.loss.beta`. For any other value (a parameter, a result) only the field's name is
+-- known. A read counts if the value has another use than a store: `n = n + 1` and `log[#log + 1] =
+-- x` only write, if nothing else reads `n` or `log`.
 
 local bit = require "bit"
 local lib = require "moth.binding.lib"
@@ -55,7 +55,7 @@ local function set_frame()
   return frame == 0 or frame == 1
 end
 
---- Whether the host has what the analysis needs.
+--- True if the host has the functions that the analysis needs.
 reads.possible = found and funcbc and funck and funcuvname and debug ~= nil
   and debug.getupvalue ~= nil and debug.upvaluejoin ~= nil and debug.upvalueid ~= nil or false
 if reads.possible then
@@ -63,7 +63,7 @@ if reads.possible then
   reads.possible = set_frame()
 end
 
--- Operand modes, as funcbc gives them.
+-- Operand modes, as returned by funcbc.
 local DST, VAR, JUMP = 1, 3, 13
 
 local function decode(fn)
@@ -91,8 +91,8 @@ local TEST = {ISTC = true, ISFC = true, IST = true, ISF = true}
 local LOOP_END = {FORL = true, IFORL = true, JFORL = true, ITERL = true, IITERL = true,
                   JITERL = true}
 
--- Sets `next`, the instructions that may follow each one, and `starts`, where blocks begin.
--- Compiled loops have lost the jump at their end; it follows from the one at their begin.
+-- Sets `next`, the successors of each instruction, and `starts`, the beginnings of blocks. A
+-- compiled loop has lost the jump at its end; the jump at its beginning determines it.
 local function link(code)
   local starts, back = {[1] = true}, {}
   for pc = 1, code.n do
@@ -131,7 +131,7 @@ local function link(code)
   return starts
 end
 
--- ---- which registers an instruction reads and writes ----
+-- ---- registers that an instruction reads and writes ----
 
 local ALL = 255
 
@@ -185,7 +185,7 @@ local function registers(at, use, def)
   end
 end
 
--- Whether a register may be read after the instruction at pc, before it is written.
+-- Returns true if a register may be read after the instruction at pc, before it is written.
 local function live(code, pc, r)
   local seen, queue = {}, {unpack(code[pc].next)}
   while #queue > 0 do
@@ -208,9 +208,9 @@ end
 -- ---- sites ----
 
 -- A site is one read: {root = "up", "global" or nil, key = of the root, base = site, name = field,
--- kind = "field", "key" or "number"}. `counts`: the value reaches something other than a store;
--- `tested`: something other than a call of it; `escapes`: it is passed to a function, returned, or
--- kept beyond the block; `stored`: it is stored elsewhere.
+-- kind = "field", "key" or "number"}. `counts`: the value has another use than a store; `tested`:
+-- another use than a call of it; `escapes`: it is passed to a function, returned, or used beyond
+-- the block; `stored`: it is stored elsewhere.
 
 local CALL, TEST_OF, PASS = 1, 2, 3 -- the value is called or indexed; compared; passed on
 
@@ -223,7 +223,7 @@ local function mark(site, how)
   if site.index then mark(site.index, TEST_OF) end
 end
 
--- Marks all sites that a value was made of.
+-- Marks all sites from which a value is computed.
 local function mark_value(value, how)
   if not value then return end
   if value.site then mark(value.site, how) end
@@ -244,7 +244,7 @@ local function constant(fn, at)
   return funck(fn, -at.c - 1)
 end
 
--- Reading a field: `value` has the path of the table, `index` what the key is made of.
+-- A read of a field: `value` has the path of the table, `index` the sites of the key.
 local function field(walk, value, name, kind, index)
   local site = {base = value and value.site, name = name, kind = kind or "field", index = index}
   walk.sites[#walk.sites + 1] = site
@@ -255,7 +255,7 @@ local ARITHMETIC = {}
 for name in ("ADDVN SUBVN MULVN DIVVN MODVN ADDNV SUBNV MULNV DIVNV MODNV ADDVV SUBVV MULVV DIVVV "
   .. "MODVV POW UNM"):gmatch "%S+" do ARITHMETIC[name] = true end
 
-local INSERT = "table.insert" -- of a call: appends, and reads nothing else
+local INSERT = "table.insert" -- a call of it appends, and reads nothing else
 
 local function path_of(value)
   local site = value and value.site
@@ -266,7 +266,7 @@ local function path_of(value)
   return above and type(site.name) == "string" and above .. "." .. site.name
 end
 
--- Of what each instruction does, what matters here: new values of registers, and uses.
+-- The effect of each instruction: new values of registers, and uses.
 local step = {}
 
 function step.MOV(_, at, reg) reg[at.a] = reg[at.d] end
@@ -314,7 +314,7 @@ function step.LEN(walk, at, reg)
   reg[at.a] = {number = true, from = {site}}
 end
 
--- Stores: the table, the key and the value may be read here without harm.
+-- Stores: reading the table, the key and the value here does not count.
 local function store(_, at, reg)
   local value = reg[at.op == "USETV" and at.d or at.a]
   if value and value.site then value.site.stored = true end
@@ -322,8 +322,8 @@ end
 for name in ("TSETV TSETS TSETB TSETR USETV GSET"):gmatch "%S+" do step[name] = store end
 for name in ("USETS USETN USETP"):gmatch "%S+" do step[name] = function() end end
 
--- The first argument of a call, a "passed" site: `callee` may read it with no name of a field, as
--- rawget and pairs do. `of` is the site of the argument, nil if that is unknown.
+-- The first argument of a call, a "passed" site: `callee` may read it without the name of a field,
+-- as rawget and pairs do. `of` is the site of the argument, nil if unknown.
 local function passed(walk, callee, value)
   if not callee or not callee.site then return end
   walk.sites[#walk.sites + 1] = {kind = "passed", callee = callee.site, of = value and value.site}
@@ -348,7 +348,7 @@ function step.CALL(walk, at, reg)
   end
 end
 
--- Any other instruction: what it reads counts, what it writes is unknown.
+-- Any other instruction: its reads count, its results are unknown.
 local function other(at, reg)
   local how = (at.op:sub(1, 2) == "IS" and at.op ~= "ISNEXT" or at.op == "NOT") and TEST_OF or PASS
   registers(at, function(first, last)
@@ -392,12 +392,12 @@ local function run(walk, code, starts)
   end
 end
 
--- ---- of a function ----
+-- ---- functions ----
 
 local known = setmetatable({}, {__mode = "k"})
 
--- The sites of a function's own code and of that of functions that it makes, whose upvalues are
--- known by name alone. names: of the outermost function's upvalues, name -> number.
+-- The sites of a function's code and of the functions created in it; the upvalues of these are
+-- known only by name. names: the outermost function's upvalues, name -> number.
 local function collect(fn, names, list)
   local walk = {fn = fn, sites = {}, protos = {}}
   local code = decode(fn)
@@ -417,8 +417,8 @@ local function collect(fn, names, list)
 end
 
 --- The reads of a Lua function: a list of sites. A site with `root` "up" or "global" is a variable,
--- `key` its number or name; another has `base`, the site of the table if its path is known, and
--- `name`, or of computed keys the `kind`, "key" or "number". See above for `counts` and the others.
+-- `key` its number or name. Another site has `base`, the site of the table if its path is known,
+-- and `name`, or for computed keys the `kind`, "key" or "number". See above for the other fields.
 function reads.of(fn)
   local list = known[fn]
   if list then return list end
@@ -434,8 +434,8 @@ function reads.of(fn)
   return list
 end
 
---- Functions that read a table with no name of a field in the bytecode, and call no metamethod:
--- "fields", or "numbers" for those that read positions alone.
+--- Functions that read a table without the name of a field in the bytecode, and call no metamethod:
+-- "fields", or "numbers" for functions that read only positions.
 reads.raw = {[rawget] = "fields", [next] = "fields", [pairs] = "fields", [ipairs] = "numbers",
              [unpack] = "numbers"}
 for _, name in ipairs {"unpack", "concat", "sort", "remove", "getn", "foreachi", "move"} do
@@ -445,7 +445,7 @@ for _, name in ipairs {"maxn", "foreach"} do
   if table[name] then reads.raw[table[name]] = "fields" end
 end
 
---- What a C function is, for those that are made by others, as by coroutine.wrap.
+--- The kind of a C function, to detect functions created by others, such as coroutine.wrap.
 function reads.sort(fn) return funcinfo(fn).ffid end
 
 return reads

@@ -1,4 +1,4 @@
---- conditional.lua -- a part of a captured step that a replay may skip, as the step of an optimizer
+--- conditional.lua -- a part of a captured step that a replay may skip, such as an optimizer's step
 -- after its gradients overflowed.
 
 local errors = require "moth.error"
@@ -21,7 +21,7 @@ local function look(cell)
   own.told(own.skipped)
 end
 
--- f() with a guard before what it records.
+-- Calls f() with a guard before its recorded ops.
 local function recorded(active, told, f, ...)
   local own = {number = active.guards, recording = active.id, told = told}
   active.guards = active.guards + 1
@@ -34,11 +34,11 @@ local function recorded(active, told, f, ...)
   return false, unpack(results, 2)
 end
 
---- Calls f(...) unless one of the tensors is not 0; each replay decides that again, and cells made
--- meanwhile are done only where it was called.
+--- Calls f(...) if all tensors in a list are 0. Each replay decides again, and the cells that f
+-- adds are done only if its ops ran.
 -- @param found  a list of tensors of one element, at most one for each device
--- @param told   told(skipped) follows each replay
--- @return whether it was left out, then what f returned
+-- @param told   told(skipped) is called after each replay
+-- @return true if f was skipped; else false and the results of f
 function guard.unless(found, told, f, ...)
   local n, active = #found, lib.capture
   local handles = lib.handles(n)

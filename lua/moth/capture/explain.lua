@@ -32,7 +32,7 @@ local function find_in_table(t, note, place)
   return n ~= #note.keys and place .. " has other keys" or nil
 end
 
--- What is another in a value than in that of the recording, or nil.
+-- The difference between a value and the recording's value, or nil.
 find = function(x, note, place)
   if note.keys then return find_in_table(x, note, place) end
   if note.tensor then
@@ -52,37 +52,37 @@ local function named(module, name)
   return ("'%s' of %s"):format(tostring(name), class.typename(module))
 end
 
--- A buffer that each call makes again is recorded again each time.
+-- A buffer that each call replaces causes a new recording each time.
 local function replaced(module, name)
   local store = rawget(module, "(store)")
-  return named(module, name) .. " is not what it was"
+  return named(module, name) .. " has changed"
     .. (store and store.kind[name] == "buffer" and "; write into it: x:copy_(y), x:add_(1)" or "")
 end
 
 local HOOKS = {pre = true, forward = true, backward_pre = true, backward = true}
 
--- What is another in the modules that ran.
+-- The change in the modules that ran.
 local function find_part(r)
   local noted = r.noted
   if not noted or noted.parts == noted.sight.parts then return nil end
   local same, module, name = noted.same(noted)
   if same then return nil end
   if not HOOKS[name] then return (replaced(module, name)) end
-  return "the forward, or a hook, of " .. class.typename(module) .. " is not what it was"
+  return "the forward, or a hook, of " .. class.typename(module) .. " has changed"
 end
 
--- What keeps an optimizer, scaler or hook from going the same way.
+-- The reason why an optimizer, scaler or hook does not take the same way.
 local function find_cell(r)
   for _, cell in ipairs(r.cells) do
     if not cell.write(cell, cell.slots, cell.at) then
-      if cell.kind then return "the hooks of a tensor are others" end
-      return cell.optimizer and ("the state, groups or options of the %s are others"):format(
+      if cell.kind then return "the hooks of a tensor have changed" end
+      return cell.optimizer and ("the state, groups or options of the %s have changed"):format(
         class.typename(cell.optimizer)) or "the optimizer or GradScaler is in another state"
     end
   end
 end
 
--- What is another outside of the step, and whether it is the mode of a module.
+-- The changed value outside of the step, and true if it is the mode of a module.
 local function find_outside(r)
   local row, now = outside.find(r.outside)
   if not row then return nil end
@@ -98,10 +98,10 @@ local function find_outside(r)
   local name = ("'%s', which the function takes from outside,"):format(row.name)
   return (now == before and name .. " is another " .. (type(row.value) == "cdata" and "tensor"
     or type(row.value)) or was(name, now, before))
-    .. "; what changes at each call is best a tensor among the arguments"
+    .. "; pass a value that changes at each call as a tensor argument"
 end
 
--- What the core says of the last try to replay.
+-- The core's reason for the last failed replay.
 local function find_in_engine(r)
   local x = lib.Handle()
   local text = C.moth_capture_why(ctx, r.id, x)
@@ -119,10 +119,10 @@ local function find_in_engine(r)
   return ("%s of %s is another%s"):format(text, errors.describe(x), cure)
 end
 
---- The reason, a sentence without its end, and how far the recording fits the call: the one that
--- fits furthest has the reason that a user looks for.
--- @param r    the recording, whose replay was just refused
--- @param n    how many arguments the call has
+--- The reason, a sentence without its end, and a number for how far the recording fits the call.
+-- The recording that fits furthest has the reason to report.
+-- @param r    the recording; its replay has just failed
+-- @param n    the number of arguments of the call
 -- @param ...  the arguments
 return function(r, n, ...)
   if n ~= r.n then return was("the number of arguments", n, r.n), 1 end
@@ -130,9 +130,9 @@ return function(r, n, ...)
     local why = find((select(i, ...)), r.notes[i], "input " .. i)
     if why then return why, 2 end
   end
-  if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode is another", 3 end
+  if autograd.is_grad_enabled() ~= r.grad_enabled then return "the grad mode has changed", 3 end
   local other, mode = find_outside(r)
   if mode then return other, 4 end
   return other or find_part(r) or find_cell(r) or find_in_engine(r)
-    or "something it uses is another", 5
+    or "a value that it uses has changed", 5
 end

@@ -1,4 +1,4 @@
---- init.lua -- moth.capture: a step that is run once and then replayed as one call of C.
+--- init.lua -- moth.capture: a step that runs once and is then replayed as one call of C.
 --
 --     local step = moth.capture(function(x, y)
 --       optimizer:zero_grad()
@@ -9,8 +9,8 @@
 --     end)
 --     for x, y in loader do total = total + step(x, y):item() end
 --
--- A step keeps a few recordings (recording.lua). It replays the one that fits the arguments, and
--- records again if none fits.
+-- A step stores a few recordings (recording.lua). It replays the recording that fits the
+-- arguments, and records again if none fits.
 
 local ffi = require "ffi"
 local define = require "moth.binding.define"
@@ -23,8 +23,8 @@ local C, ctx = lib.C, lib.ctx
 lib.declare "capture"
 
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
-local MOST = 8       -- recordings kept for one step: of so many shapes, modes and ways
-local MOST_EMPTY = 3 -- recordings in a row that could not be kept
+local MOST = 8  -- recordings stored for one step
+local MOST_EMPTY = 3 -- runs in a row without a recording
 
 local capture = {}
 
@@ -59,7 +59,7 @@ end
 
 local there_out, here_out = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
 
--- How many graphs a call of a recording is, and how many ops on a GPU and elsewhere next to them.
+-- The number of CUDA graphs of a recording, of its ops on a GPU, and of its other ops.
 local function graphs_of(r)
   if not r then return 0, 0, 0 end
   local graphs = C.moth_capture_graphs(ctx, r.id, there_out, here_out)
@@ -71,11 +71,11 @@ local function check_gpu(r)
   local graphs, there = graphs_of(r)
   if graphs + there > 0 then return end
   recording.free(r)
-  errors.raise("moth.cuda.graph is for steps that run on a GPU, and no op of this one did; move "
+  errors.raise("moth.cuda.graph is for steps that run on a GPU, and this one has no GPU op; move "
     .. "its modules and inputs there, as with net:to('cuda'), or use moth.capture", "E_DEVICE")
 end
 
--- Why a step that was recorded is to be recorded once more.
+-- The reason for another recording of a recorded step.
 local function why_again(self, ...)
   if self.made == 0 then return nil end
   local why, furthest = "the results of its calls were freed, which ends a recording", 0
@@ -92,17 +92,18 @@ local function warn(why)
     :format(MOST + 1, MOST, why))
 end
 
--- The step begins each run with something else. `changed`: the name of what it assigns and reads.
+-- Raises: each run starts from another state. `changed`: the name of a value that it reads and
+-- sets.
 local function refuse_changed(self, changed)
-  local text = ("the captured function changed what it begins with in each of %d runs (%s), so no "
+  local text = ("the captured function changed its initial state in each of %d runs (%s), so no "
     .. "recording of it can be replayed"):format(self.empty, changed
     and ("'%s', which it also reads: in a replay it would be a constant"):format(changed)
     or "an optimizer's state made again?")
-  if changed then self.left, self.wrong = math.huge, text end -- and each further call says so
+  if changed then self.left, self.wrong = math.huge, text end -- each further call raises it
   errors.raise(text, "E_STATE")
 end
 
--- No recording fits: the step is run and recorded.
+-- Runs and records the step; no recording fits.
 local function run_and_record(self, ...)
   local why = why_again(self, ...)
   local results, r, expected, changed = recording.record(self.fn, ...)
@@ -118,7 +119,7 @@ local function run_and_record(self, ...)
   return give(results)
 end
 
--- The recordings but the last; the one that fits becomes the last.
+-- Tries the older recordings; the one that fits becomes the last.
 local function others(self, ...)
   for i = 1, #self.list do
     local r = self.list[i]
@@ -166,15 +167,16 @@ local function run(self, ...)
 end
 
 --- Runs the step.
--- @param ...  tensors, and plain tables of them, nested or not; numbers, strings and booleans are
--- constants of a recording
--- @return what fn returned when it was recorded, in new tables; its tensors hold this run's values
+-- @param ...  tensors, and plain tables of tensors, nested or not; numbers, strings and booleans
+-- are constants of a recording
+-- @return the results of fn from its recording, in new tables; their tensors hold this run's
+-- values
 function Step:__call(...)
   if self.left > 0 then return verified(self, ...) end
   return run(self, ...)
 end
 
---- Gives back what the recordings hold. The step cannot be called any more.
+--- Frees the recordings. The step cannot be called any more.
 function Step:free()
   for _, r in ipairs(self.list) do recording.free(r) end
   self.list, self.last, self.freed = {}, nil, true
@@ -183,8 +185,8 @@ end
 
 local function count(n, what) return ("%d %s%s"):format(n, what, n == 1 and "" or "s") end
 
---- "captured step (1 recording)", or "(8 recordings, 20 made)" where some had to go, and why the
--- last was made, which step.why holds; on a GPU also what a call asks of it now.
+--- "captured step (1 recording)", or "(8 recordings, 20 made)" if old ones were dropped, and the
+-- reason of the last recording (step.why); for a GPU also the numbers of graphs and ops.
 function Step:__tostring()
   local text = count(#self.list, "recording")
   if self.made > #self.list then text = text .. ", " .. self.made .. " made" end
@@ -198,9 +200,9 @@ function Step:__tostring()
   return "captured step (" .. text .. ")"
 end
 
--- ---- verifying ----
+-- ---- verification ----
 
--- The bytes of all tensors among results, as one list of strings.
+-- The bytes of all tensors among the results, as one list of strings.
 local function bytes_of(results)
   local list = {}
   recording.each_tensor(results, results.n, function(t, key)
@@ -213,8 +215,8 @@ local function bytes_of(results)
   return list
 end
 
--- The numbers in the optimizers' states and what functions among these tell: rows of table, key and
--- value, to be put back.
+-- The numbers in the optimizers' states and in tables that functions among them return: rows of
+-- table, key and value, to restore them.
 local function numbers_of(r)
   local list = {}
   for state in pairs(r.states) do
@@ -246,9 +248,9 @@ local function compare(self, r, eager)
     if own[i] ~= eager[i] then what = "result " .. i end
   end
   if not what then return end
-  self.left = math.huge -- and each further call says so again
-  self.wrong = what .. " is another after a replay than after the step itself: something that the "
-    .. "recording holds as a constant (a Lua number, a branch) has changed"
+  self.left = math.huge -- each further call raises it
+  self.wrong = what .. " differs between a replay and the step itself: a constant of the "
+    .. "recording (a Lua number, a branch) has changed"
   errors.raise(self.wrong, "E_STATE")
 end
 
@@ -265,31 +267,31 @@ local function fitting(self, ...)
   end
 end
 
--- Puts numbers of tables back; the rows then have those that were there.
+-- Restores numbers of tables; the rows then have the replaced numbers.
 local function swap_numbers(rows)
   for _, row in ipairs(rows) do row[1][row[2]], row[3] = row[3], row[1][row[2]] end
 end
 
--- Runs the step itself, takes that back, replays it, and compares. What the step assigns in Lua is
--- taken back too: a replay assigns nothing.
+-- Runs the step itself, undoes it, replays it, and compares. Lua assignments of the step are
+-- undone too: a replay assigns nothing.
 verified = function(self, ...)
   if self.wrong then errors.raise(self.wrong, "E_STATE") end
-  if lib.profile then return run(self, ...) end -- which is to see replays alone
+  if lib.profile then return run(self, ...) end -- a profile shows only replays
   local n, r = select("#", ...), fitting(self, ...)
   if not r then return slow(self, STALE, ...) end
   local graphs, there = graphs_of(r)
   if graphs + there > 0 then
-    if not self.asked then -- a GPU's libraries may give other last bits in each run
+    if not self.asked then -- a GPU's libraries may return other last bits in each run
       self.left = 0
       return run(self, ...)
     end
-    require("moth").cuda.synchronize() -- the step itself waits for no replay on another stream
+    require("moth").cuda.synchronize() -- the step does not wait for replays on another stream
   end
   lib.check(C.moth_capture_keep(ctx, r.id), "capture")
   local rewind = require "moth.capture.undo"
   local numbers, saved = numbers_of(r), rewind.save(r.outside)
   local inputs = recording.own_inputs({...}, n)
-  lib.verifying = true -- what draws more random numbers while it is recorded does so here
+  lib.verifying = true -- optimizers that draw extra numbers during a recording draw them here too
   local ok, results = recording.run(self.fn, inputs, n)
   lib.verifying = nil
   lib.check(C.moth_capture_swap(ctx, r.id), "capture")
@@ -297,11 +299,11 @@ verified = function(self, ...)
   swap_numbers(numbers)
   if not ok then error(results, 0) end
   local status = r.run(true, n, ...)
-  if status == STALE then -- by something that cannot be taken back: the step's own run counts
+  if status == STALE then -- the step's own run counts
     lib.check(C.moth_capture_swap(ctx, r.id), "capture")
     rewind.restore(after)
     swap_numbers(numbers)
-    C.moth_capture_differs(ctx, r.id) -- forgets
+    C.moth_capture_differs(ctx, r.id) -- clears the saved state
     recording.each_tensor(results, results.n, function(t, key) t[key] = t[key]:detach() end)
     return unpack(results, 1, results.n)
   end
@@ -316,12 +318,12 @@ end
 
 local ARGS = {
   {"function", "fn", "the step: tensors in, tensors out"},
-  {"int", "verify", "how many replays are compared with the step itself; 2 when absent, none of "
+  {"int", "verify", "number of replays that are compared with the step itself; default 2, or 0 for "
     .. "a step that runs on a GPU", optional = true},
 }
 local parse = define.signature("capture", ARGS)
 
--- gpu: some of it must run on one
+-- gpu: true if some ops must run on a GPU
 local function step_of(fname, gpu, fn, verify)
   if verify and verify < 0 then
     errors.argument(fname, "verify", "a number from 0 on is needed, got " .. verify, "E_DOMAIN")
@@ -331,51 +333,54 @@ local function step_of(fname, gpu, fn, verify)
 end
 
 --- Records a training or inference step at its first call, and replays it as one call of the core
--- at the later ones: nothing is looked up, allocated or recorded for gradients any more.
+-- later: a replay looks up, allocates and records nothing.
 --
--- The arguments of fn are its inputs: they are copied in, so that a step which changes one in
--- place leaves the caller's tensor alone. Plain tables of tensors may be among them, as batches
--- often are, and among the results; fn gets tables of its own, and so does who calls the step, at
--- each call. A tensor that is given at two places is two tensors to fn: what it does to one in
--- place is not seen in the other. The tensors that fn returns are overwritten by each replay, and
--- have no history. Learning rates and the other options of Moth's optimizers, their step counts,
--- what a GradScaler decides, and random numbers go on as in an ordinary step. Every other number,
--- string, boolean and branch of fn is a constant of the recording. What fn makes and does not
+-- The arguments of fn are its inputs. They are copied, so a step that changes an input in place
+-- does not change the caller's tensor. Arguments and results may be plain tables of tensors, as
+-- batches often are; fn and the caller get new tables at each call. A tensor that is passed twice
+-- is two tensors in fn: an in-place change of one does not change the other. Each replay
+-- overwrites the tensors that fn returned; they have no history.
+-- Learning rates and other options of Moth's optimizers, their step counts, decisions of a
+-- GradScaler, and random numbers continue as in an ordinary step. Every other number, string,
+-- boolean and branch of fn is a constant of the recording. Tensors that fn creates and does not
+-- return are freed, as in moth.scope.
 -- return ends with it, as in moth.scope.
 --
--- What fn reads from outside is watched, and where it changes, fn is run and recorded again:
--- variables and globals of any type, nil too; fields of tables, objects and modules that it names,
--- present or not, at any depth; metatables and their metamethods; all that is in a table which it
--- passes to a function, or in an object which rawget, next or pairs may read; lists, their lengths
--- too; what functions among these read. So is it for other shapes or dtypes of the inputs, other
--- keys in their tables; another `training` or other field of a module that ran or of one below it;
--- other hooks; parameters with other storage, replaced, or computed now (prune, weight_norm);
--- another grad mode; other gradients where it reads them before its backward pass. The last 8
--- recordings are kept, and a ninth is warned of; `tostring(step)` counts them, and `step.why` says
--- why the last was made. The first runs of an optimizer that make its state are not kept.
+-- Moth watches the values that fn reads from outside. If one changes, fn runs and is recorded
+-- again: variables and globals of any type, also nil; fields of tables, objects and modules that
+-- fn names, present or not, at any depth; metatables and their metamethods; all entries of a table
+-- that is passed to a function, and of an object that rawget, next or pairs may read; lists and
+-- their lengths; and the values that functions among these read.
+-- fn is also recorded again for: other shapes or dtypes of the inputs, or other keys of their
+-- tables; another `training` or another field of a module that ran or of its submodules; other
+-- hooks; parameters with other storage, replaced, or computed now (prune, weight_norm); another
+-- grad mode; other gradients if fn reads them before its backward pass.
+-- The last 8 recordings are stored, and a ninth prints a warning. `tostring(step)` counts them,
+-- and `step.why` is the reason of the last one. The first runs of an optimizer that create its
+-- state are not stored.
 --
--- What cannot be watched is an error when the step is recorded: coroutines, C data, userdata with a
--- metatable (but files), tables of more than 20,000 values. So is a tensor that fn reads and then
--- replaces by another (`e = e * 0.5 + x`: write `e:copy_(e * 0.5 + x)`), and after three runs any
--- other value that fn reads and changes in each run. `n = n + 1` and `log[#log + 1] = name` are
--- good where nothing else reads `n` or `log`: a replay leaves them alone.
+-- Some values cannot be watched and raise when the step is recorded: coroutines, C data, userdata
+-- with a metatable (except files), tables of more than 20,000 values. A tensor that fn reads and
+-- then replaces raises too (`e = e * 0.5 + x`: write `e:copy_(e * 0.5 + x)`), and after three runs
+-- any other value that fn reads and changes in each run. `n = n + 1` and `log[#log + 1] = name`
+-- are allowed if nothing else reads `n` or `log`: a replay does not run them.
 --
--- On a GPU, ops in a row become CUDA graphs, each asked for by one request; copies from and to the
--- CPU, and what waits for the GPU, stand between them; fewer than 4 launches in a row stay single
--- ops. `tostring(step)` counts the graphs, where there are any.
+-- On a GPU, consecutive ops become CUDA graphs, each started by one call. Copies from and to the
+-- CPU, and ops that wait for the GPU, run between the graphs; fewer than 4 consecutive launches
+-- remain separate ops. `tostring(step)` counts the graphs, if there are any.
 --
--- Functions written in Lua and hooks of modules and tensors run while it is recorded; replays run
--- their ops, and nothing else that they do.
+-- Functions written in Lua and hooks of modules and tensors run while the step is recorded.
+-- Replays run only their ops.
 --
--- While it is recorded, these raise: reading values (`item`, `tolist`, print), results whose shape
--- depends on values (nonzero, masks as index; sparse gradients but in SGD's steps), hooks of
--- optimizers, schedules, seeding, BatchNorm with `momentum = moth.none`,
+-- These raise while the step is recorded: reading values (`item`, `tolist`, print), results whose
+-- shape depends on values (nonzero, a mask as index; sparse gradients except in SGD's steps),
+-- hooks of optimizers, schedules, seeding, BatchNorm with `momentum = moth.none`,
 -- `scaler:update(new_scale)`, scaling after an update.
 -- @param fn      the step
--- @param verify  the first so many replays are compared, bit for bit, with the step itself, run on
---                the same state, and taken back; raises if they differ, and at each call from then
---                on (default 2; 0 where it runs on a GPU, whose libraries may give other last bits)
--- @return the step: call it as fn; `:free()` gives back what it holds
+-- @param verify  the number of first replays that are compared, bit for bit, with the step itself,
+-- which runs on the same state and is undone. If they differ, this call and all later calls raise
+-- (default 2; 0 on a GPU, whose libraries may return other last bits)
+-- @return the step: call it like fn; `:free()` frees its recordings
 function capture.capture(...)
   return (step_of("capture", false, parse(...)))
 end
@@ -384,7 +389,7 @@ define.takes(capture.capture, parse)
 
 local parse_graph = define.signature("graph", ARGS)
 
---- moth.cuda.graph, which device.lua documents.
+--- moth.cuda.graph; its documentation is in device.lua.
 function capture.graph(...)
   local device = require "moth.tensor.device"
   local fn, verify = parse_graph(...)

@@ -1,20 +1,20 @@
---- outer_check.lua -- generated functions that check whether values that a captured step reads from
--- outside (outer_values.lua) have changed. They have no loops, so LuaJIT compiles them. They read
--- upvalues by debug.upvaluejoin, and fields by name.
+--- outer_check.lua -- generated functions that compare the values that a captured step reads from
+-- outside (outer_values.lua) with the recorded ones. They have no loops, so LuaJIT compiles them.
+-- They read upvalues by debug.upvaluejoin, and fields by name.
 --
--- Compiled code may keep such a function forever, so values and tables are arguments: the function
+-- Compiled code may keep such a function forever. So values and tables are arguments: the function
 -- keeps only its joined upvalues alive, until `drop`.
 
 local lib = require "moth.binding.lib"
 
 local look = {}
 
-local UPVALUES = 60 -- that a function of LuaJIT may have
+local UPVALUES = 60 -- LuaJIT's limit for a function
 look.UPVALUES = UPVALUES
-local CELLS, ROWS = 50, 100 -- of one function; more go to others, as LuaJIT's traces are limited
+local CELLS, ROWS = 50, 100 -- per function; LuaJIT limits the length of traces
 local STRAIGHT = 300 -- rows; more of the kind "raw" are compared in a loop
 
---- Whether a table holds so many entries.
+--- Returns true if a table has exactly n entries.
 local function holds(t, n)
   local key
   for _ = 1, n do
@@ -25,13 +25,13 @@ local function holds(t, n)
 end
 look.holds = holds
 
---- Whether two values are equal. NaN equals itself here.
+--- Returns true if two values are equal. NaN equals NaN here.
 local function equal(a, b)
   return rawequal(a, b) or type(a) == "number" and type(b) == "number" and a ~= a and b ~= b
 end
 look.equal = equal
 
---- Whether two values hold the same: tensors may be others.
+--- Returns true if two values have equal contents, except that tensors may differ.
 local function same_shape(a, b, depth)
   if equal(a, b) then return true end
   if lib.istensor(a) and lib.istensor(b) then return true end
@@ -54,7 +54,7 @@ local function key_text(key, i)
   return ("K[%d]"):format(i)
 end
 
--- What a row compares, as text; i is its number.
+-- The code of a row's comparison; i is its number.
 local text_of = {
   raw = function(row, i) return ("rawget(T[%d], %s)"):format(i, key_text(row.key, i)) end,
   index = function(row, i) return ("T[%d][%s]"):format(i, key_text(row.key, i)) end,
@@ -70,7 +70,7 @@ local function compare(text, value, i, kind)
     return ("do local v = %s if v == v%s end"):format(text, stale)
   end
   local line = ("do local v = %s if not rawequal(v, V[%d])%s end"):format(text, i, stale)
-  if type(value) == "number" and value == 0 then -- whose sign matters
+  if type(value) == "number" and value == 0 then -- 0 and -0 differ
     line = line .. (" if 1 / %s ~= 1 / V[%d]%s"):format(text, i, stale)
   end
   return line
@@ -141,9 +141,10 @@ local function add_rows(list, rows, from)
   end
 end
 
---- A function look(V, T, K) that says whether all values are as they were, and the lists for it.
--- @param cells  variables: {fn, at, value}; then they name the place in the function made here
--- @param rows   of tables: {kind = "raw", "index", "meta" or "count", table, key, value}
+--- Makes a function look(V, T, K) that returns true if all values are unchanged, and its lists.
+-- @param cells  variables: {fn, at, value}; afterwards they name the upvalue of the generated
+-- function
+-- @param rows   entries of tables: {kind = "raw", "index", "meta" or "count", table, key, value}
 function look.make(cells, rows)
   local V, T, K, list = {}, {}, {}, {}
   for i, cell in ipairs(cells) do V[i] = cell.value end
@@ -161,7 +162,7 @@ function look.make(cells, rows)
   return {look = f, V = V, T = T, K = K, joined = list}
 end
 
---- Lets go of upvalues, when a recording is gone.
+--- Releases upvalues after a recording was freed.
 function look.drop(joined)
   local none = false
   local function empty() return none end

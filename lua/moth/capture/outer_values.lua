@@ -20,14 +20,14 @@ local reads = require "moth.capture.bytecode_reads"
 
 local outside = {}
 
--- Also of a metatable that setmetatable protects, by __metatable.
+-- Also returns a metatable that __metatable protects.
 local shown = getmetatable
 local getmetatable = debug and debug.getmetatable or getmetatable
 
 local MOST = 20000 -- rows
-local LONG = 200 -- characters of a place's name; the middle of longer ones is left out
+local LONG = 200 -- characters of a name; the middle of longer names is omitted
 
--- Methods that Moth's own code calls, and that no function of the user's need name.
+-- Methods that Moth's code calls, although no user function names them.
 local CALLED = {"forward", "backward", "setup_context", "init"}
 
 local LIBRARIES = {}
@@ -36,20 +36,20 @@ for _, name in ipairs {"_G", "string", "table", "math", "io", "os", "debug", "co
   if package.loaded[name] then LIBRARIES[package.loaded[name]] = true end
 end
 
--- Metamethods without which an operation on a table is no error.
+-- Metamethods whose absence on a table causes no error.
 local OPTIONAL = {"__index", "__newindex", "__len", "__eq", "__pairs", "__ipairs"}
 
 local FILE = io and io.stdout and debug and debug.getmetatable(io.stdout)
 
--- What coroutine.wrap makes.
+-- The kind of functions that coroutine.wrap creates.
 local wrapped = reads.possible and reads.sort(coroutine.wrap(function() end))
 
--- ---- what a table is ----
+-- ---- kinds of tables ----
 
 local is_own, equal, same_shape = errors.is_own, look.equal, look.same_shape
 local UPVALUES = look.UPVALUES
 
--- A namespace of Moth's own or of Lua, where nothing is looked at but what is named by its path.
+-- A namespace of Moth or of Lua: only values with a known path are watched in it.
 local function is_library(t)
   if LIBRARIES[t] then return true end
   local meta = getmetatable(t)
@@ -58,7 +58,7 @@ local function is_library(t)
   return type(index) == "function" and is_own(index)
 end
 
--- Whether a class is Moth's own, by where its functions were written.
+-- Returns true if a class is Moth's: its functions are defined in Moth's files.
 local function own_class(c)
   for _, value in next, c do
     if type(value) == "function" then return is_own(class.written(value)) end
@@ -68,7 +68,7 @@ end
 
 local DATA = {Distribution = true, Transform = true, Constraint = true}
 
--- "module", "library", "data" (of Moth's own, all its fields count), "opaque" or "table".
+-- "module", "library", "data" (of Moth, all its fields count), "opaque" or "table".
 function outside.sort_of(t)
   if is_library(t) then return "library" end
   local meta = getmetatable(t)
@@ -91,7 +91,7 @@ function outside.sort_of(t)
 end
 local sort_of = outside.sort_of
 
--- Whether t[key] runs no function; with no key, whether a missing key runs none.
+-- Returns true if t[key] runs no function; without a key, if a missing key runs none.
 local function is_chained(t, key)
   for _ = 1, 100 do
     if key ~= nil and rawget(t, key) ~= nil then return true end
@@ -123,7 +123,7 @@ local function now(row)
   return now_of[row.kind](row)
 end
 
--- The row of a field, once; nil if there is one.
+-- The row of a field; each field has one row. nil if there is none.
 local function add_row(all, kind, t, key, value, name)
   local seen = all.rows_of[t]
   if not seen then
@@ -134,7 +134,7 @@ local function add_row(all, kind, t, key, value, name)
   if kind == "index" then id = "index " .. tostring(key) end
   if seen[id] then return seen[id] end
   if #all.rows >= MOST then
-    refuse(all, name, ("more than %d values are read; pass what is needed as tensors among the "
+    refuse(all, name, ("more than %d values are read; pass the needed values as tensors among the "
       .. "arguments"):format(MOST))
   end
   local row = {kind = kind, table = t, key = key, value = value, name = name}
@@ -153,12 +153,13 @@ end
 
 local add_function, add_module, contents
 
--- That a table has no metatable, which may define absent fields later.
+-- Adds a row that t has no metatable, because a metatable may define absent fields later.
 local function add_no_metatable(all, t, place)
   if getmetatable(t) == nil then add_row(all, "meta", t, nil, nil, "the metatable of " .. place) end
 end
 
--- How a value is read: {tested, escapes}; escapes: it is passed on, so that all in it counts.
+-- Adds a value that is read. how: {tested, escapes}; escapes: it is passed on, so its contents
+-- count.
 local function reach(all, value, place, escapes)
   local sort = type(value)
   if sort == "function" then
@@ -184,7 +185,7 @@ local function reach(all, value, place, escapes)
   end
 end
 
--- One named field of a table that was reached.
+-- Adds one named field of a table that was reached.
 local function add_name(all, t, name, how, place)
   local value = rawget(t, name)
   if value ~= nil then
@@ -209,7 +210,7 @@ local function add_name(all, t, name, how, place)
   reach(all, value, place_of(place, name), how.escapes)
 end
 
--- A field of a module: its own fields are watched as a whole, so the class is left.
+-- Adds a field of a module. Its own fields are watched as a whole, so this adds only the class's.
 local function add_module_name(all, module, name, how, place)
   local store = module[all.STORE]
   local value = store.fields[name]
@@ -223,14 +224,14 @@ local function add_module_name(all, module, name, how, place)
   reach(all, value, place_of(place, name), how.escapes)
 end
 
--- Whether what a site reads matters: tensors do always, since ops read what is in them, and what is
--- stored elsewhere may be read there.
+-- Returns true if a read of this value counts. Tensors always count: ops read their elements. A
+-- value that is stored elsewhere may be read there.
 local function matters(how, value)
   return how.counts or lib.istensor(value)
     or how.stored and (type(value) == "table" or type(value) == "function")
 end
 
--- A field of an object of Moth's own, as an optimizer's param_groups.
+-- Adds a field of an object of Moth, such as an optimizer's param_groups.
 local function add_opaque_name(all, t, name, how, place)
   local value = rawget(t, name)
   if value == nil or not how.counts then return end
@@ -249,7 +250,7 @@ local function apply(all, entry, name, how)
   end
 end
 
--- The positions of an object that is a list.
+-- Adds the positions of an object that is a list.
 local function numbers(all, t, place)
   for key, value in next, t do
     if type(key) == "number" then
@@ -275,8 +276,8 @@ local function add_contents(all, t, place)
   add_row(all, "count", t, nil, n, place .. " (the number of its entries)").whole = true
 end
 
--- All that a table holds, and what its plain tables hold. A list of tables that wait, instead of
--- recursion: a linked list may be long.
+-- Adds the contents of a table and of its plain tables. It uses a list of pending tables instead
+-- of recursion, because a linked list may be long.
 contents = function(all, t, place)
   if all.whole[t] then return end
   all.whole[t] = true
@@ -312,8 +313,8 @@ local function add_metatable(all, t, place)
   end
 end
 
---- A table that the step leads to.
--- @param escapes  it is passed to functions, which may read all of it
+--- Adds a table that the step can reach.
+-- @param escapes  true: it is passed to functions, which may read all of it
 function outside.add_table(all, t, place, escapes)
   local entry = all.tables[t]
   if not entry then
@@ -348,7 +349,7 @@ local function snapshot(store)
   return copy
 end
 
--- shallow: without those below it, for one above a module that runs.
+-- shallow: without submodules, for a parent of a module that runs.
 add_module = function(all, module, place, shallow)
   local Module = package.loaded["moth.nn.module"]
   local STORE = Module.store_key
@@ -388,7 +389,7 @@ add_module = function(all, module, place, shallow)
   end
 end
 
---- A module that runs while the step is recorded, and those above it: a step may call net.head
+--- Adds a module that runs while the step is recorded, and its parents: a step may call net.head
 -- without calling net.
 function outside.module(all, module)
   if all.stores[module[package.loaded["moth.nn.module"].store_key]] then return end
@@ -402,7 +403,7 @@ end
 
 -- ---- functions ----
 
--- A function of Moth's own that was made for a user's, as moth.func.grad(f).
+-- Adds a function of Moth that wraps a user's function, such as moth.func.grad(f).
 local function add_own(all, fn)
   for i = 1, UPVALUES do
     local name, value = debug.getupvalue(fn, i)
@@ -411,7 +412,7 @@ local function add_own(all, fn)
   end
 end
 
--- The value of a site whose path is known, and its name; adds rows on the way.
+-- The value of a read with a known path, and its name; adds rows along the path.
 local function resolve(all, fn, site)
   local done = all.sites[site]
   if done and done.fn == fn then return done.value, done.place end
@@ -436,7 +437,7 @@ local function resolve(all, fn, site)
       kind, value = "index", env[site.key]
     end
     local seen = value
-    if value == nil and not is_chained(env, site.key) then -- of a function; libraries are followed
+    if value == nil and not is_chained(env, site.key) then -- libraries are followed
       local found, indexed = pcall(function() return env[site.key] end)
       if found and indexed ~= nil then kind, seen = "index", indexed end
       if found and indexed ~= nil and LIBRARIES[indexed] then value = indexed end
@@ -470,7 +471,7 @@ local function floating(all, name, site)
   for i = 1, more and #all.list or 0 do apply(all, all.list[i], name, how) end
 end
 
--- Every object may be read by computed keys from now on. Plain tables were passed on to get there.
+-- From now on every object may be read by computed keys. Plain tables were passed on before.
 local function computed(all, flag, add)
   if all[flag] then return end
   all[flag] = true
@@ -484,7 +485,7 @@ end
 
 local visit
 
--- A field of a table whose path is known.
+-- Adds a field of a table whose path is known.
 local function add_field(all, fn, site)
   local t, place = visit(all, fn, site.base)
   if type(t) ~= "table" then
@@ -533,7 +534,7 @@ local function add_field(all, fn, site)
   return value, place_of(place, name)
 end
 
--- The value that a site reads, as far as it is known, and the name of its place.
+-- Adds the value of a read, as far as it is known, and returns it with its name.
 visit = function(all, fn, site)
   if site.root then return resolve(all, fn, site) end
   local done = all.sites[site]
@@ -543,14 +544,14 @@ visit = function(all, fn, site)
   return value, place
 end
 
---- An object whose fields are read by rawget, pairs and the like.
+--- Adds an object whose fields are read by rawget, pairs or a similar function.
 function outside.add_raw(all, value, place)
   if type(value) ~= "table" or lib.is_plain(value) or sort_of(value) ~= "table" then return end
   outside.add_table(all, value, place)
   contents(all, value, place)
 end
 
--- The function that a site calls; a global may come from an environment's __index function.
+-- The function that is called at a site. A global may come from an environment's __index function.
 local function callee_of(all, fn, site)
   if not is_rooted(site) then return nil end
   local value = visit(all, fn, site)
@@ -562,13 +563,13 @@ local function callee_of(all, fn, site)
   return found and indexed or nil
 end
 
--- Of an unknown table: the fields of every object count, or, of a list, the positions.
+-- For an unknown table: the fields of every object count; for a list, the positions.
 local function add_unknown(all, reader)
   if reads.raw[reader] == "numbers" then return computed(all, "numbered", numbers) end
   computed(all, "any", contents)
 end
 
--- The first argument of a call.
+-- Adds the first argument of a call.
 local function add_passed(all, fn, site)
   local reader = callee_of(all, fn, site.callee)
   if not reads.raw[reader or false] then return end
@@ -599,7 +600,7 @@ add_function = function(all, fn, place)
     elseif is_rooted(site) then
       local value, at = visit(all, fn, site)
       if site.escapes and reads.raw[callee_of(all, fn, site) or false] then
-        add_unknown(all, callee_of(all, fn, site)) -- others call it
+        add_unknown(all, callee_of(all, fn, site)) -- other functions call it
       end
       if matters(site, value) then
         reach(all, value, at or place, site.escapes or site.stored)
@@ -615,7 +616,7 @@ end
 
 -- ---- before and after the run ----
 
---- What fn and functions among its n arguments read from outside, for `settle`.
+--- Collects the values that fn and functions among its n arguments read from outside, for `settle`.
 function outside.note(fn, args, n)
   if not reads.possible then
     errors.raise("moth.capture needs LuaJIT's `debug` and `jit.util`, which this host hides, to "
@@ -633,13 +634,13 @@ function outside.note(fn, args, n)
   return all
 end
 
---- A hook that a backward pass of the step calls.
+--- Adds a hook that a backward pass of the step calls.
 function outside.hook(all, fn)
   if type(fn) == "function" then add_function(all, fn, "a hook") end
 end
 
--- What the run did to a value that the step reads: nil if the step still does the same next time,
--- "rebound" if it reads a tensor that it then replaces, else "changed".
+-- The effect of the run on a value that the step reads: nil if the next run does the same,
+-- "rebound" if it reads a tensor and then replaces it, else "changed".
 local function effect(before, after, used)
   if lib.istensor(before) then
     if used(before) then return "rebound" end
@@ -653,7 +654,8 @@ local function raise_rebound(name)
     .. "the same one again; write into it: %s:copy_(...)"):format(name, name), "E_STATE")
 end
 
--- Rows that are as they were. One that changed is left out, or a reason to keep no recording.
+-- Keeps the rows that the run did not change. A changed row is dropped, or is a reason to drop the
+-- recording.
 local function unchanged(all, rows, used, problem)
   local left = {}
   for _, row in ipairs(rows) do
@@ -693,10 +695,11 @@ local function settle_modules(all, used, problem)
   return problem
 end
 
---- What is compared before a replay, now that the step has run.
--- @param used  function(tensor): whether the recorded ops read it
--- @return a table for `find`, of which look(V, T, K) says whether all is as it was, and same(watch)
--- whether the fields of modules are; or nil and the name of what the step changed and reads
+--- Prepares the comparisons before a replay, after the step has run.
+-- @param used  function(tensor): true if the recorded ops read it
+-- @return a table for `find`. Its look(V, T, K) returns true if all values are unchanged, its
+-- same(watch) if the fields of modules are; or nil and the name of a value that the step changed
+-- and reads
 function outside.settle(all, used)
   local cells, rows, problem
   cells, problem = unchanged(all, all.cells, used)
@@ -711,7 +714,7 @@ function outside.settle(all, used)
   return watch
 end
 
--- The module, and the name of its field, that is another now.
+-- The module with a changed field, and the name of the field.
 local function find_field(watch)
   for _, one in ipairs(watch.modules) do
     local fields, before, changed = one.store.fields, one.fields, one.changed
@@ -726,15 +729,16 @@ local function find_field(watch)
   end
 end
 
---- Whether the fields of modules are as they were. Called when any module's fields have changed.
+--- Returns true if the fields of modules are unchanged. Called when any module's fields have
+-- changed.
 function outside.same(watch)
   if find_field(watch) then return false end
   watch.fields, watch.parts = watch.sight.fields, watch.sight.parts
   return true
 end
 
---- The first value that is another now: its row {name, value, module if it is a position of one}
--- and the value; or {module, field}, a field of a module.
+--- The first changed value: its row {name, value, module if it is a position of a module} and the
+-- value; or {module, field} for a field of a module.
 function outside.find(watch)
   local module, field = find_field(watch)
   if module then return {module = module, field = field} end
@@ -748,7 +752,7 @@ function outside.find(watch)
   end
 end
 
---- Lets go of upvalues, when a recording is gone.
+--- Releases upvalues after a recording was freed.
 outside.drop = look.drop
 
 return outside

@@ -21,16 +21,16 @@ local istensor, loadstring = lib.istensor, lib.loadstring
 
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
 local MOST_INPUTS = 64 -- tensors
-local MOST_ARGS = 100 -- a Lua function has 200 variables, and the runner of a recording needs some
-local MOST_VALUES, MOST_DEPTH = 1000, 32 -- with the tables they are in, and how deep these nest
+local MOST_ARGS = 100 -- a Lua function has 200 variables; the runner needs some of them
+local MOST_VALUES, MOST_DEPTH = 1000, 32 -- values with their tables, and the depth of nesting
 
 local recording = {}
 
--- ---- what others tell of the recording under way, lib.capture ----
+-- ---- reports to the current recording, lib.capture ----
 
 local positions = {}
 
--- Where the arguments of an op are in its slots: name -> number.
+-- The slots of an op's arguments: name -> number.
 local function positions_of(name)
   local found = positions[name]
   if not found then
@@ -43,11 +43,11 @@ local function positions_of(name)
   return found
 end
 
---- For optimizers, after an op of theirs: what its arguments are to be in a replay.
--- cell.write(cell, slots, at) puts them there and returns true, or returns false if the step would
--- go another way now; cell.done(cell), if it has one, follows a replay that went well.
--- @param name  of the op, or nil: then cell.write only looks
--- @param cell  a table with `write`, and what that needs
+--- For optimizers, after one of their ops: how a replay sets the op's arguments. cell.write(cell,
+-- slots, at) sets them and returns true, or returns false if the step would take another way now.
+-- cell.done(cell), if present, is called after a successful replay.
+-- @param name  of the op, or nil: then cell.write only checks
+-- @param cell  a table with `write` and its data
 function recording.cell(name, cell)
   local active = lib.capture
   if name then
@@ -58,8 +58,9 @@ function recording.cell(name, cell)
   active.cells[#active.cells + 1] = cell
 end
 
---- This run does what later ones will not, as making the optimizer's state: none is recorded yet.
--- @param expected  it may be so any number of times in a row
+--- Marks this run as different from later runs, for example because it creates the optimizer's
+-- state: no recording is stored.
+-- @param expected  true: any number of runs in a row may be so
 function recording.void(expected)
   local active = lib.capture
   if not active then return end
@@ -67,7 +68,7 @@ function recording.void(expected)
   if active.expected ~= false then active.expected = expected or false end
 end
 
--- Whether the hooks of a node are those that ran when it was recorded.
+-- Returns true if the hooks of a node are the hooks that ran in the recording.
 local function same_hooks(cell)
   local list, ran = cell.list, cell.ran
   if not list then
@@ -80,39 +81,39 @@ local function same_hooks(cell)
   return #list == #ran
 end
 
---- A backward pass calls the hooks in `list`, or finds none any more, at the node of this id; kind:
--- "hooks", or "after" a leaf's gradient was added.
+--- A backward pass calls the hooks in `list`, or finds no hooks any more, at the node with this id.
+-- kind: "hooks", or "after" a leaf's gradient was added.
 function recording.hooked(id, kind, list)
   local r, ran = lib.capture, {unpack(list or {})}
   for _, hook in ipairs(ran) do outside.hook(r.taken, hook.fn) end
   local cell = {write = same_hooks, id = id, kind = kind, list = list, ran = ran}
   recording.later(function()
-    if list and not autograd.nodes[id] then return end -- of a node that went with the step
+    if list and not autograd.nodes[id] then return end -- of a node that was freed with the step
     r.cells[#r.cells + 1] = cell
   end)
 end
 
---- Calls fail, which raises, after each replay in which an element of the bool tensor is true.
+--- After each replay, calls `fail`, which raises, if an element of the bool tensor `bad` is true.
 function recording.check(bad, fail)
   local flag = bad:any()
   C.moth_keep_always(ctx, flag)
   table.insert(lib.capture.checks, {flag = flag, fail = fail})
 end
 
---- Calls f when the recording under way is over: what it does to tensors is no part of that.
+--- Calls f when the current recording has ended: its tensor ops are not recorded.
 function recording.later(f)
   local list = lib.capture.later
   list[#list + 1] = f
 end
 
 --- Raises while a step is recorded.
--- @param what  what cannot be part of it: "a hook"
+-- @param what  the thing that cannot be part of a step: "a hook"
 function recording.refuse(what)
   errors.raise(what .. " cannot run while moth.capture records the step: a replay would not call "
     .. "it; do this outside of the captured function", "E_UNSUPPORTED")
 end
 
--- ---- values in and out ----
+-- ---- inputs and results ----
 
 local function refuse_input(place, text, code)
   errors.argument("capture", place, text, code)
@@ -149,8 +150,8 @@ local function refuse_more()
     .. "got more"):format(MOST_INPUTS, MOST_VALUES))
 end
 
--- What the step gets for an argument, or for a value in one that is a table, and a note of what it
--- was: {tensor = true, own = x}, {constant = value} or {keys, notes}.
+-- The step's copy of an argument or of a value in a table, and a note of its form: {tensor = true,
+-- own = x}, {constant = value} or {keys, notes}.
 local function own_value(x, place, all)
   all.n = all.n + 1
   if all.n > MOST_VALUES then refuse_more() end
@@ -180,8 +181,8 @@ own_table = function(t, place, all)
   return own, {keys = keys, notes = notes}
 end
 
---- The step's own copies of its inputs, which replays fill: a list with the constants and tables,
--- one of the tensors alone, and the notes of the arguments.
+--- The step's copies of its inputs, which replays fill: a list with constants and tables, a list of
+-- only the tensors, and the notes of the arguments.
 function recording.own_inputs(args, n)
   if n > MOST_ARGS then
     refuse_input("fn", ("at most %d arguments are needed, got %d; put them in a table"):format(
@@ -193,7 +194,7 @@ function recording.own_inputs(args, n)
   return list, all.tensors, notes
 end
 
---- Calls visit(table, key) for each tensor in a list of results, those in plain tables included.
+--- Calls visit(table, key) for each tensor in a list of results, also in nested plain tables.
 local function each_tensor(list, n, visit, seen)
   seen = seen or {}
   for i = 1, n do
@@ -211,8 +212,8 @@ local function each_tensor(list, n, visit, seen)
 end
 recording.each_tensor = each_tensor
 
--- Lists a plain table, and those in it, in made: rows of which table, key, value, and the number of
--- the table that the value is. The same table at two places, or in itself, is one.
+-- Appends the entries of a plain table and its nested tables to `made`: rows of table, key, value,
+-- and the number of the table that the value is. A table that occurs twice, or in itself, is one.
 local function add_rows(t, made)
   local id = made.tables + 1
   made.tables, made.seen[t] = id, id
@@ -225,8 +226,8 @@ local function add_rows(t, made)
   return id
 end
 
--- Notes how results are given: as they are, or, where tables are among them, as copies of a
--- template, so that what callers do to theirs stays with them.
+-- Stores how results are returned: directly, or, if there are tables among them, as copies of a
+-- template, so that changes by a caller do not affect later calls.
 local function set_template(results)
   local made = {tables = 0, at = {}, keys = {}, values = {}, inner = {}, seen = {}}
   add_rows(results, made)
@@ -235,7 +236,7 @@ local function set_template(results)
   results.one = results.n == 1 and made.tables == 1
 end
 
---- The results in tables of their own.
+--- The results in new tables.
 function recording.fresh(template)
   local at, keys, values, inner = template.at, template.keys, template.values, template.inner
   local tables = {}
@@ -247,8 +248,8 @@ function recording.fresh(template)
   return tables[1]
 end
 
--- Ends the recording under way. The results, and the flags of checks, lose their history, which no
--- replay goes on.
+-- Ends the current recording. The results and the flags of checks lose their history, because
+-- replays do not continue it.
 local function finish(results, checks)
   local places = {}
   for i, check in ipairs(checks) do places[i] = {check, "flag"} end
@@ -266,7 +267,7 @@ local function finish(results, checks)
   return status
 end
 
--- Those that Lua still holds: the others are freed by the next sweep.
+-- The recordings that Lua still holds: the next sweep frees the others.
 local open, held = {}, setmetatable({}, {__mode = "v"})
 local looks = {} -- of outer_values.lua: functions that are joined to upvalues
 
@@ -285,14 +286,14 @@ function lib.on_sweep.recording()
   end
 end
 
---- Gives back what the core holds of one.
+--- Frees the core's part of a recording.
 function recording.free(r)
   drop_look(r.id)
   open[r.id] = nil
   C.moth_capture_free(ctx, r.id)
 end
 
--- ---- replaying it ----
+-- ---- replay ----
 
 local function has_results(r)
   local shown = r.shown
@@ -302,11 +303,11 @@ local function has_results(r)
   return true
 end
 
---- Whether its results still are: without them it can give nothing any more.
+--- Returns true if the results of a recording still exist: it cannot be replayed without them.
 recording.has_results = has_results
 
--- Whether the results, modules, cells and what was read from outside are as they were; cells write
--- what is to be used.
+-- Returns true if results, modules, cells and values from outside are unchanged. Cells write the
+-- current values.
 local function ready(r)
   if not has_results(r) then return false end
   local noted, watch = r.noted, r.outside -- noted: the parts of modules, by nn/module/call.lua
@@ -333,7 +334,7 @@ local function counted(r)
   end
 end
 
--- What functions written in Lua check, now that the values are there.
+-- Runs the checks of functions written in Lua on the computed values.
 local function checked(r)
   for _, check in ipairs(r.checks) do
     if check.flag:item() then check.fail() end
@@ -342,8 +343,8 @@ end
 
 local WEAK = {__mode = "v"}
 
--- Appends what checks a value, the variable `name`, against its note. Tensors in tables go to
--- variables of their own, which are in front.
+-- Appends code that compares a value, the variable `name`, with its note. Tensors in tables go to
+-- extra variables, which are declared first.
 local function add_check(text, note, name, made)
   local stale = (" then return %d end"):format(STALE)
   if note.tensor then
@@ -360,7 +361,7 @@ local function add_check(text, note, name, made)
     if note.constant == note.constant then
       text[#text + 1] = ("if type(%s) ~= type(K[%d]) or %s ~= K[%d]%s"):format(name, k, name, k,
         stale)
-      if note.constant == 0 then -- whose sign matters
+      if note.constant == 0 then -- 0 and -0 differ
         text[#text + 1] = ("if 1 / %s ~= 1 / K[%d]%s"):format(name, k, stale)
       end
     else -- NaN
@@ -382,9 +383,9 @@ local function add_check(text, note, name, made)
   end
 end
 
--- One function for each recording, so that LuaJIT compiles it for its inputs: run(go, n, ...). With
--- go = false it only says whether the recording fits. What was compiled may
--- keep this function for good, so it does not keep the recording.
+-- Generates one function for each recording, so that LuaJIT compiles it for its inputs: run(go, n,
+-- ...). With go = false it only returns if the recording fits. LuaJIT's compiled code may keep
+-- this function forever, so the function does not hold the recording.
 local function runner(r)
   local text, args, checks = {}, {}, {}
   local made = {tensors = {}, constants = {n = 0}, depth = 0}
@@ -418,10 +419,10 @@ local function runner(r)
     checked, type, getmetatable, look.holds)
 end
 
--- ---- making one ----
+-- ---- recording ----
 
---- Calls fn, in a scope. What others did where it yields would be recorded too.
--- @return whether it went well, and the results as a list, or the problem
+--- Calls fn, in a scope. fn must not yield: ops of other coroutines would be recorded too.
+-- @return true and the results as a list, or false and the problem
 function recording.run(fn, inputs, n)
   local results
   local ok, problem = errors.unyielding("a captured function", function()
@@ -432,7 +433,7 @@ end
 
 local id_out = ffi.new "uint32_t[1]"
 
--- Whether the recorded ops use the bytes of a tensor.
+-- Returns true if the recorded ops read a tensor.
 local function was_read(x) return C.moth_capture_uses(ctx, x) == 1 end
 
 local function record(fn, ...)
@@ -483,7 +484,7 @@ local function record(fn, ...)
   return results, r
 end
 
--- After an error at any place nothing is recorded any more.
+-- Ends the recording after an error at any point.
 local function recorded(ok, ...)
   if not ok then
     lib.capture = nil
@@ -493,11 +494,12 @@ local function recorded(ok, ...)
   return ...
 end
 
---- Runs fn on copies of the inputs, recorded.
--- @return its results as a list; the recording, or nil if the next run will go another way; whether
--- that may be so many times; and what the run changed that it reads, if that is why
+--- Runs fn on copies of the inputs and records it.
+-- @return its results as a list; the recording, or nil if the next run will take another way; true
+-- if that may happen any number of times; and the name of a value that the run reads and changes,
+-- if that is the reason
 function recording.record(fn, ...)
-  if lib.capture then return record(fn, ...) end -- which refuses it
+  if lib.capture then return record(fn, ...) end -- raises
   return recorded(pcall(record, fn, ...))
 end
 

@@ -29,7 +29,7 @@ local function add_upvalues(saved, fn)
   end
 end
 
---- What variables, tables and fields of modules that the step may assign hold now.
+--- The current values of the variables, tables and module fields that the step may assign.
 function rewind.save(watch)
   local saved = {upvalues = {}, ids = {}, copies = {}, globals = {}}
   for _, fn in ipairs(watch.written) do add_upvalues(saved, fn) end
@@ -43,7 +43,7 @@ function rewind.save(watch)
   return saved
 end
 
---- Puts it back. @return what was there, for another call
+--- Restores them. @return the replaced values, for another call
 function rewind.restore(saved)
   local old = {upvalues = {}, copies = {}, globals = {}}
   for i, row in ipairs(saved.upvalues) do

@@ -3,9 +3,9 @@
 
 local lib = require "moth.binding.lib"
 
---- Raises where an element of a bool tensor is true.
--- @param bad   what is not allowed; on a GPU it is not looked at while a step is recorded, for that
--- would wait
+--- Raises if an element of a bool tensor is true.
+-- @param bad   marks forbidden values; on a GPU it is not read while a step is recorded, because
+-- the read would wait
 -- @param fail  function() that raises the error
 return function(bad, fail)
   if not lib.capture then

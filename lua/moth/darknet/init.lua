@@ -171,7 +171,7 @@ local function read(net, path, fname)
   each_tensor(net, function(x, index, layer)
     local n, left = x:numel(), math.floor((file.size - file.at) / 4)
     if n > left then
-      file:refuse(("ends within layer %d, [%s]: %d of %d numbers are left; the net takes %d, the "
+      file:refuse(("ends within layer %d, [%s]: %d of %d numbers are left; the net needs %d, the "
         .. "file has %s"):format(index, nn.typename(layer):lower(), left, n, total, tostring(have)))
     end
     local shape = { unpack(x.shape) }
@@ -181,7 +181,7 @@ local function read(net, path, fname)
     x:detach():copy_(by_inputs and values:t() or values)
   end)
   if file.at ~= file.size then
-    file:refuse(("has %s numbers, but the net takes %d"):format(tostring(have), total))
+    file:refuse(("has %s numbers, but the net needs %d"):format(tostring(have), total))
   end
   net.seen = seen
 end

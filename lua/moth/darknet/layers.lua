@@ -109,7 +109,7 @@ local function named(section, key, default, net)
   for i, at in ipairs(list or {}) do
     local index = at < 0 and section.index + at or at
     if index < 0 or index >= section.index then
-      parse.refuse(section.cfg, section, ("%s=%d is no layer before it; there are %d"):format(key,
+      parse.refuse(section.cfg, section, ("%s=%d is no earlier layer; there are %d"):format(key,
         at, section.index))
     end
     list[i] = index + 1
@@ -171,7 +171,7 @@ end
 
 local function checked(section, c, h, w)
   if h < 1 or w < 1 then
-    parse.refuse(section.cfg, section, ("nothing is left of the image: %d x %d"):format(h, w))
+    parse.refuse(section.cfg, section, ("the result has no elements: %d x %d"):format(h, w))
   end
   return { c, h, w }
 end
@@ -253,7 +253,7 @@ function sections.route(section, _, net)
   for _, at in ipairs(from) do
     local shape = net.shapes[at]
     if shape[2] ~= first[2] or shape[3] ~= first[3] then
-      parse.refuse(section.cfg, section, ("layers of %s and %s do not fit side by side"):format(
+      parse.refuse(section.cfg, section, ("layers of %s and %s cannot be concatenated"):format(
         described(first), described(shape)))
     end
     if shape[1] % groups ~= 0 or id >= groups then
@@ -301,7 +301,7 @@ function sections.yolo(section, shape, net)
     end
   end
   if #anchors == 0 or shape[1] ~= #anchors * (5 + classes) then
-    parse.refuse(section.cfg, section, ("%d channels come in; %d anchors of 5 + %d numbers take %d")
+    parse.refuse(section.cfg, section, ("%d channels come in; %d anchors of 5 + %d numbers need %d")
       :format(shape[1], #anchors, classes, #anchors * (5 + classes)))
   end
   return Yolo(anchors, classes, { net.width, net.height }, section:number("scale_x_y", 1)), shape

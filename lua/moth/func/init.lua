@@ -14,8 +14,8 @@ local function wrong(format, ...)
   errors.argument(FNAME, "parameter_and_buffer_dicts", format:format(...))
 end
 
--- Where the tensors of a module lie: by name a list of {store's fields, key}, one for each place of
--- a tied tensor if `tied`; and the names in order.
+-- The positions of a module's tensors: by name a list of {store's fields, key}, one for each
+-- position of a tied tensor if `tied`; and the names in order.
 local function places_of(module, tied)
   local by_name, by_tensor, names = {}, {}, {}
   for _, pair in ipairs(module:_walk("", false)) do
@@ -30,12 +30,12 @@ local function places_of(module, tied)
   return by_name, names
 end
 
--- The given tensors by name, of a table or a list of tables.
+-- The given tensors by name, from a table or a list of tables.
 local function given_of(value)
   local given = {}
   for _, map in ipairs(value[1] ~= nil and value or {value}) do
     if type(map) ~= "table" then
-      wrong("a table of names and tensors, or a list of such, is needed, got %s in the list",
+      wrong("a table of names and tensors, or a list of such tables, is needed, got %s in the list",
         errors.describe(map))
     end
     for name, x in pairs(map) do
@@ -51,7 +51,7 @@ local function given_of(value)
   return given
 end
 
--- What is to lie where, as {fields, key, tensor}.
+-- The tensors to set, as {fields, key, tensor}.
 local function swaps_of(module, given, tied, strict)
   local by_name, names = places_of(module, tied)
   local swaps, taken = {}, {}
@@ -64,7 +64,7 @@ local function swaps_of(module, given, tied, strict)
   for _, name in ipairs(names) do
     local x, places = given[name], by_name[name]
     if x ~= nil and taken[places] ~= nil and taken[places] ~= x then
-      wrong("'%s' is tied to another name, which is given another tensor; tie_weights = false "
+      wrong("'%s' is tied to another name, for which another tensor is given; tie_weights = false "
         .. "allows it", name)
     end
     if x ~= nil and taken[places] == nil then
@@ -80,7 +80,7 @@ local function swaps_of(module, given, tied, strict)
   return swaps
 end
 
--- Puts the tensors where they are to lie, and keeps for the way back what lay there.
+-- Sets the tensors, and stores the old ones in the list for the way back.
 local function swap(swaps)
   for i = 1, #swaps do
     local fields, key, x = unpack(swaps[i])
@@ -91,15 +91,15 @@ end
 
 local functional_call = define {
   name = FNAME,
-  doc = "Calls a module with other parameters and buffers than its own, which it keeps: "
-    .. "gradients flow to those given. Others stay as they are, so buffers that the call writes "
+  doc = "Calls a module with the given parameters and buffers in place of its own: "
+    .. "gradients flow to the given ones. Others stay, so buffers that the call writes "
     .. "are changed. (As torch.func.functional_call.)",
   examples = "moth.nn.Linear(2, 3), {weight = moth.randn(3, 2)}, moth.randn(4, 2)\n"
     .. "moth.nn.Linear(2, 3), {{weight = moth.randn(3, 2)}, {bias = moth.zeros(3)}}, "
     .. "{moth.randn(4, 2)}, {kwargs = {}, tie_weights = false, strict = true}",
   args = {
     {"any", "module", "module to call"},
-    {"map", "parameter_and_buffer_dicts", "names, as of state_dict, and tensors, or a list of such "
+    {"map", "parameter_and_buffer_dicts", "names as in state_dict, and tensors; or a list of such "
       .. "tables"},
     {"any", "args", "its arguments: a value, or a list of several", optional = true},
     {"any", "kwargs", "a table of its named arguments", optional = true},
@@ -121,7 +121,7 @@ local functional_call = define {
     Module.sight.note(module)
     swap(swaps)
     local results
-    if lib.coroutine() then -- others would meet the tensors in the module
+    if lib.coroutine() then -- other coroutines would see the tensors
       results = lib.pack(pcall(require "moth.base.coroutines".without_yields, FNAME, module,
         unpack(list)))
     else

@@ -6,7 +6,7 @@
 --     local grads = gradient(params, x, y)  -- a table of gradients by name, as params is
 --
 -- A differentiated argument is a tensor or a table of tensors, nested or not; its gradient has the
--- same structure. Results can be differentiated again within another function of this file, or if
+-- same structure. Results can be differentiated again inside another function of this file, or if
 -- an argument requires a gradient.
 
 local autograd = require "moth.autograd"
@@ -20,11 +20,11 @@ local plain, istensor = lib.is_plain, lib.istensor
 
 local transforms = {}
 
-local depth = 0 -- how many functions of this file are under way
+local depth = 0 -- nested calls of functions of this file
 
 -- ---- tables of tensors ----
 
--- f of each tensor in a value, in tables of the same form.
+-- f for each tensor in a value, in tables of the same form.
 local function map(value, f)
   if not plain(value) then return f(value) end
   local out = {}
@@ -32,7 +32,7 @@ local function map(value, f)
   return out
 end
 
--- The tensors in a value as a list, and the value with their numbers in the list in their places.
+-- The tensors in a value as a list, and the value with each tensor replaced by its position in it.
 local function flat(fname, what, value)
   local list = {}
   local form = map(value, function(x)
@@ -68,7 +68,7 @@ end
 
 -- ---- calls ----
 
--- Which arguments are differentiated: their positions, and whether they were given as a list.
+-- The positions of the differentiated arguments, and true if they were passed as a list.
 local function positions(fname, argnums, n)
   local list = plain(argnums) and argnums or {argnums}
   for _, at in ipairs(list) do
@@ -80,9 +80,9 @@ local function positions(fname, argnums, n)
   return list, list == argnums
 end
 
--- Of a call with `args`: the tensors that are differentiated, the form of the results, whether
--- these can be differentiated again, and the function of such tensors alone; aux() has what func
--- returned behind its first value.
+-- For a call with `args`: the differentiated tensors, the form of the results, true if these can be
+-- differentiated again, and the function of those tensors alone. aux() returns the values that func
+-- returned after the first.
 local function prepared(fname, func, argnums, has_aux, args)
   local at, several = positions(fname, argnums, args.n)
   local chosen = {}
@@ -107,7 +107,7 @@ local function prepared(fname, func, argnums, has_aux, args)
   end}
 end
 
--- f(...) within grad mode, counted.
+-- Calls f(...) with gradients recorded, and counts the nesting.
 local function within(f, ...)
   depth = depth + 1
   local results = lib.pack(pcall(autograd.enable_grad, f, ...))
@@ -116,7 +116,8 @@ local function within(f, ...)
   return unpack(results, 2, results.n)
 end
 
--- Tensors to begin with: of the user's graph if it is to go on, else leaves.
+-- The tensors to start from: in the user's graph if the result is differentiated again, else
+-- leaves.
 local function begin(p)
   local own = {}
   for i, x in ipairs(p.list) do
@@ -130,7 +131,7 @@ local function ended(p, value)
   return (value:detach())
 end
 
--- The gradients of outputs, in the form of the arguments; zeros where there is none.
+-- The gradients of outputs, in the form of the arguments; zeros for inputs without a gradient.
 local function gradients(p, own, outputs, weights, retain)
   local grads, ys, dys = {}, {}, {}
   for i, y in ipairs(outputs) do
@@ -146,15 +147,15 @@ local function gradients(p, own, outputs, weights, retain)
   return put(p.form, grads)
 end
 
--- ---- what is offered ----
+-- ---- public functions ----
 
 local FUNC = {"function", "func", "function of tensors that returns tensors"}
 local ARGNUMS = {"any", "argnums", "the position of the argument to differentiate by, or a list of "
-  .. "several, which gives a list", default = 1}
-local AUX = {"bool", "has_aux", "does func return more behind its first value, which is to be "
+  .. "positions, which returns a list", default = 1}
+local AUX = {"bool", "has_aux", "does func return more values after the first, which are "
   .. "passed on?", default = false}
 
-local CHUNK = {"int", "chunk_size", "how many rows are computed at a time; all of them when absent",
+local CHUNK = {"int", "chunk_size", "number of rows computed at a time; default: all",
   optional = true}
 
 local function offer(name, outputs, doc, examples, args, run)
@@ -181,17 +182,17 @@ local function slope(name, with_value)
   end
 end
 
-offer("grad", "slope", "A function that takes what func takes and returns the gradient of its one "
+offer("grad", "slope", "A function with the arguments of func that returns the gradient of its "
   .. "element.", "function(x) return (x * x):sum() end\n"
   .. "function(x, y) return (x * y):sum(), x end, {argnums = {1, 2}, has_aux = true}",
   {FUNC, ARGNUMS, AUX}, slope("grad", false))
-offer("grad_and_value", "slope", "A function that takes what func takes and returns the gradient "
-  .. "of its one element, and that.", "function(x) return (x * x):sum() end\n"
+offer("grad_and_value", "slope", "A function with the arguments of func that returns the gradient "
+  .. "of its result (one element), and the result.", "function(x) return (x * x):sum() end\n"
   .. "function(x, y) return (x * y):sum(), x end, {argnums = 2, has_aux = true}",
   {FUNC, ARGNUMS, AUX}, slope("grad_and_value", true))
 
--- The list of derivatives that moth.autograd.functional gives, in the form of the arguments, twice
--- for a Hessian.
+-- The list of derivatives from moth.autograd.functional, in the form of the arguments; for a
+-- Hessian, nested twice.
 local function matrix(name, of, twice)
   return function(func, argnums, has_aux, chunk_size)
     if chunk_size and chunk_size < 1 then
@@ -215,20 +216,20 @@ local function matrix(name, of, twice)
 end
 
 for _, name in ipairs {"jacrev", "jacfwd"} do
-  offer(name, "jacobian", "A function that takes what func takes and returns the derivative of "
-    .. "every element that func returns by every element of an argument: the shape of the output, "
-    .. "then that of the argument. One backward pass for all elements of the output, or for "
-    .. "chunk_size of them at a time, whichever of jacrev and jacfwd is named.", "moth.exp\n"
+  offer(name, "jacobian", "A function with the arguments of func that returns the derivative of "
+    .. "every output element by every element of an argument: the shape of the output, "
+    .. "then that of the argument. One backward pass for all output elements, or for "
+    .. "chunk_size of them at a time; jacrev and jacfwd are the same.", "moth.exp\n"
     .. "function(x, y) return x * y, x end, {argnums = {1, 2}, has_aux = true, chunk_size = 2}",
     {FUNC, ARGNUMS, AUX, CHUNK}, matrix(name, functional.jacobian, false))
 end
-offer("hessian", "hessian", "A function that takes what func takes and returns the second "
-  .. "derivatives of its one element: the shape of the argument, twice; of a table of arguments a "
+offer("hessian", "hessian", "A function with the arguments of func that returns the second "
+  .. "derivatives of its result, which has one element: the argument's shape, twice; for a table a "
   .. "table of tables.", "function(x) return (x * x * x):sum() end\n"
   .. "function(x, y) return (x * y * y):sum() end, {argnums = 2}", {FUNC, ARGNUMS},
   matrix("hessian", functional.hessian, true))
 
--- The value that func returned, where cotangents of more would not be heard.
+-- The single value that func returned: vjp takes cotangents for one value only.
 local function only(fname, ...)
   local n = select("#", ...)
   if n == 1 then return (...) end
@@ -236,8 +237,9 @@ local function only(fname, ...)
     :format(n))
 end
 
---- moth.func.vjp(func, a, b, ...): one function of tensors, so its arguments come as they are.
--- @return what func returned, and a function: v, of the form of that, -> v^T J by a, by b, ...
+--- moth.func.vjp(func, a, b, ...): not made by define, so that all arguments are func's.
+-- @return the result of func, and a function: v, with the form of the result, -> v^T J by a, by b,
+-- ...
 function transforms.vjp(func, ...)
   local calls = require "moth.binding.calls"
   if not calls.is_callable(func) then
@@ -254,10 +256,10 @@ function transforms.vjp(func, ...)
   end
 end
 
---- moth.func.jvp(func, primals, tangents): what func returns, and J times the tangents.
-offer("jvp", "output, jvp", "What func returns, and the derivative of that along the tangents. "
+--- moth.func.jvp(func, primals, tangents): the result of func, and J times the tangents.
+offer("jvp", "output, jvp", "The result of func, and its derivative along the tangents. "
   .. "Two backward passes.", "moth.exp, {moth.randn(3)}, {moth.ones(3)}", {
-    FUNC, {"any", "primals", "a list of the tensors that func takes"},
+    FUNC, {"any", "primals", "a list of the arguments of func"},
     {"any", "tangents", "a list of tensors of their shapes"} },
   function(func, primals, tangents)
     local again = depth > 0

@@ -22,10 +22,10 @@ local vmap = {}
 
 local function refuse(argument, text, code) errors.argument("vmap", argument, text, code) end
 
--- ---- what goes in ----
+-- ---- arguments ----
 
--- f(x, dim) of each tensor in a value, in tables of the same form; dim is a number for all of it,
--- or a table of the same form. What is no tensor, or has no dim, stays.
+-- f(x, dim) for each tensor in a value, in tables of the same form. dim is a number for all
+-- tensors, or a table of the same form. Other values and tensors without a dim stay.
 local function over(value, dim, f)
   if dim == nil or dim == none then return value end
   if istensor(value) then
@@ -45,7 +45,7 @@ local function over(value, dim, f)
   return out
 end
 
--- How many samples there are.
+-- The number of samples.
 local function size_of(args, dims)
   local size
   for i = 1, args.n do
@@ -60,12 +60,13 @@ local function size_of(args, dims)
   end
   if not size then refuse("in_dims", "no tensor is mapped over") end
   if size == 0 then
-    refuse("in_dims", "there are no samples, so what func would make is not known", "E_SHAPE")
+    refuse("in_dims", "the batch is empty, so the results of func are unknown", "E_SHAPE")
   end
   return size
 end
 
--- in_dims or out_dims for each of n values: a list has one for each, anything else is for all.
+-- in_dims or out_dims for each of n values: a list has one for each value; another value is for
+-- all.
 local function each(dims, n, argument)
   if plain(dims) and #dims > 0 then
     if #dims ~= n then
@@ -78,7 +79,7 @@ local function each(dims, n, argument)
   return list
 end
 
--- f(x, dim) of what is mapped over, for each of the arguments.
+-- f(x, dim) for the mapped tensors, for each of the arguments.
 local function mapped(args, dims, f)
   local out = { n = args.n }
   for k = 1, args.n do out[k] = over(args[k], dims[k], f) end
@@ -89,10 +90,10 @@ local function sample(args, dims, i)
   return mapped(args, dims, function(x, dim) return (x:select(dim, i)) end)
 end
 
--- ---- what comes out ----
+-- ---- results ----
 
--- f(values, dim) of the tensors at one place in the results of all samples, of which `list` has one
--- or more. Where dim is none, the first sample's.
+-- f(values, dim) for the tensors at one place in the results of all samples; `list` has one for
+-- each sample. If dim is none, the first sample's tensor.
 local function joined(list, dim, f)
   local head = list[1]
   if dim == none then return head end
@@ -114,7 +115,7 @@ end
 
 local function stacked_along(list, dim) return (ops.stack(list, dim)) end
 
--- The results of samples, packed, as one for each value.
+-- The results of all samples (packed lists), combined to one value for each result.
 local function combined(all, out_dims, f)
   local count = all[1].n
   local places, results = each(out_dims, count, "out_dims"), { n = count }
@@ -128,7 +129,7 @@ end
 
 -- ---- random numbers ----
 
--- A function that says whether the default generator has moved since.
+-- Returns a function that returns true if the default generator has been used since.
 local function draws_since()
   local generator, words = lib.Handle(), lib.slots(4)
   lib.check(C.moth_generator(ctx, generator), "vmap")
@@ -145,7 +146,7 @@ local function refuse_draws(what)
     .. "of func", "E_STATE")
 end
 
--- ---- one after the other ----
+-- ---- one call for each sample ----
 
 local function loop(run, all)
   local moth = require "moth"
@@ -159,10 +160,10 @@ local function loop(run, all)
   return combined(all, run.out_dims, stacked_along)
 end
 
--- ---- all at once ----
+-- ---- one replay for the batch ----
 
--- The tensors among the results `made`, and a function that puts f(number of the tensor, dim) in
--- their places.
+-- The tensors among the results `made`, and a function that replaces them by f(number of the
+-- tensor, dim).
 local function outputs_of(made, out_dims)
   local list = {}
   combined({ made }, out_dims, function(column)
@@ -179,7 +180,7 @@ local function outputs_of(made, out_dims)
   return list, put
 end
 
--- In mode "error" no random op may run.
+-- Raises if a random op ran, in mode "error".
 local function check_draws(run, entries, draws)
   if run.randomness ~= "error" then return end
   for _, entry in ipairs(entries) do
@@ -191,7 +192,8 @@ local function check_draws(run, entries, draws)
   end
 end
 
--- The results for the whole batch from the calls of the first sample; nil where these cannot say.
+-- The results for the whole batch from the calls of the first sample; nil if the log cannot be
+-- replayed.
 local function replayed(run, entries, made, first, drawn)
   local draws = drawn()
   if not entries then return nil end
@@ -214,7 +216,7 @@ local function replayed(run, entries, made, first, drawn)
   end))
 end
 
--- The results, or nil; and those of the first sample, if it was run.
+-- The results, or nil; and the results of the first sample, if it ran.
 local function batched(run)
   run.rows = {}
   local one = mapped(run.args, run.dims, function(x, dim)
@@ -235,11 +237,11 @@ local function whole(run)
   if run.size == 1 or lib.coroutine() or lib.capture then return loop(run, {}) end
   local results, made = batched(run)
   if results then return results end
-  if made and lib.observer then lib.observer.lost() end -- the log around lacks the first sample's
+  if made and lib.observer then lib.observer.lost() end -- the outer log lacks these ops
   return loop(run, { made })
 end
 
--- A part of the batch at a time.
+-- Computes the batch in chunks.
 local function chunks(run, args, chunk_size)
   local all, size = {}, run.size
   for from = 1, size, chunk_size do
@@ -253,23 +255,23 @@ end
 
 vmap.vmap = define {
   name = "vmap",
-  doc = "A function that does for each sample of a batch what func does for one, and puts the "
-    .. "results together, as torch.vmap. func is called once, for the first sample, and its calls "
-    .. "run again for the whole batch. Where they depend on values that func reads (x:item()), or "
-    .. "on hooks and Functions written in Lua, func is called for each sample, as it is in a "
-    .. "coroutine and within moth.capture.",
+  doc = "A function that applies func to each sample of a batch, and stacks the "
+    .. "results, as torch.vmap. func is called once, for the first sample, and its calls "
+    .. "run again for the whole batch. If they depend on values that func reads (x:item()), or "
+    .. "on hooks and Functions written in Lua, func is called for each sample; also in a "
+    .. "coroutine and inside moth.capture.",
   examples = "moth.dot\nmoth.mul, {in_dims = {1, moth.none}, out_dims = 2, randomness = 'same', "
     .. "chunk_size = 2}",
   outputs = "mapped",
   args = {
     {"function", "func", "function of single samples"},
-    {"any", "in_dims", "the dimension of each argument that is mapped over: a number, none, or for "
+    {"any", "in_dims", "the dimension of each argument to map over: a number, none, or for "
       .. "a table of tensors a table; a list of them for several arguments", default = 1},
-    {"any", "out_dims", "where that dimension is in the results, in the same way; none: the first "
+    {"any", "out_dims", "that dimension in the results, in the same form; none: the first "
       .. "sample's result alone", default = 1},
-    {"enum", "randomness", "may func draw random numbers, and are those of samples different?",
+    {"enum", "randomness", "may func draw random numbers, and do they differ between samples?",
       choices = {"error", "different", "same"}},
-    {"int", "chunk_size", "how many samples are computed at a time; all of them when absent",
+    {"int", "chunk_size", "number of samples computed at a time; default: all",
       optional = true},
   },
   run = function(func, in_dims, out_dims, randomness, chunk_size)
@@ -290,7 +292,7 @@ vmap.vmap = define {
   end,
 }
 
--- By name the tensors that list_of gives of each model, stacked, as leaves.
+-- By name the tensors that list_of returns for each model, stacked, as leaves.
 local function stacked(models, walk)
   local lists, out = {}, {}
   for i, model in ipairs(models) do
@@ -312,8 +314,8 @@ end
 
 vmap.stack_module_state = define {
   name = "stack_module_state",
-  doc = "The parameters and the buffers of modules of one kind, by name, stacked: what vmap maps "
-    .. "functional_call over. They are new tensors, and leaves.",
+  doc = "The stacked parameters and buffers, by name, of modules of one class, for vmap with "
+    .. "functional_call. They are new tensors, and leaves.",
   examples = "{moth.nn.Linear(2, 3), moth.nn.Linear(2, 3)}",
   outputs = "params, buffers",
   args = {{"modules", "models", "a list of modules"}},

@@ -8,14 +8,14 @@ local list = { -- by the names that examples use for these objects
     ndim = "the number of dimensions, as x:dim()",
     dtype = "the element type, such as moth.float32; x:to(dtype) returns a copy of another dtype",
     device = "where the elements are stored; x:to(device) returns a copy on another device",
-    is_cuda = "whether the elements are on a GPU",
-    is_sparse = "whether only some rows are stored: gradients of nn.Embedding{sparse = true}",
+    is_cuda = "true if the elements are on a GPU",
+    is_sparse = "true if only some rows are stored: gradients of nn.Embedding{sparse = true}",
     layout = "moth.strided, or moth.sparse_coo if it is sparse",
     itemsize = "bytes of one element",
     nbytes = "bytes of all elements",
-    requires_grad = "whether ops on it are recorded for gradients; a leaf's may be set",
-    is_leaf = "whether it is not the result of a recorded op; backward adds to the .grad of leaves",
-    retains_grad = "whether backward keeps its .grad although it is not a leaf",
+    requires_grad = "true if ops on it are recorded for gradients; a leaf's may be set",
+    is_leaf = "true if it is not the result of a recorded op; backward adds to the .grad of leaves",
+    retains_grad = "true if backward sets its .grad although it is not a leaf",
     grad = "the sum of the gradients of all backward passes, or nil; x.grad = nil clears it",
     grad_fn = "the recorded op that computed it, or nil for a leaf",
     data = "the same elements without history, with a separate version; x.data = v sets "
@@ -30,7 +30,7 @@ local list = { -- by the names that examples use for these objects
       .. "gradient is\nwanted; in backward, by this pass",
   },
   net = {
-    training = "whether the module is in training mode; net:train() and net:eval() set it, for "
+    training = "true in training mode; net:train() and net:eval() set it, for "
       .. "those below too",
   },
   optimizer = {

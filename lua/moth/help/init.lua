@@ -431,13 +431,13 @@ local function of_value(value)
     return "moth.none: PyTorch's None where an argument is given: "
       .. "x:sum(moth.none, {keepdim = true})"
   elseif value == class then
-    return 'nn.class("Net", nn.Module): makes a class of that name. function Net:init(...) is its'
-      .. "\nconstructor, Net(...) makes an object, Base.init(self, ...) is a super call. The base "
-      .. "may be\nany class of Moth or of your own, or none; tables behind it are mixed in."
+    return 'nn.class("Net", nn.Module): creates a class. function Net:init(...) is its'
+      .. "\nconstructor, Net(...) creates an object; Base.init(self, ...) is a super call. The "
+      .. "base may be\nany class of Moth or of your own, or none; tables behind it are mixed in."
   elseif value == require("moth.backends").cudnn then
     return "moth.backends.cudnn: how cuDNN, NVIDIA's library for convolutions and attention, is "
       .. "used.\n\n"
-      .. "  enabled        false: Moth's own kernels do it all. Default: true\n"
+      .. "  enabled        false: only Moth's kernels are used. Default: true\n"
       .. "  allow_tf32     true: factors of float32 convolutions have 11 bits, which is several\n"
       .. "                 times faster. Default: false, unlike PyTorch's\n"
       .. "  benchmark      true: for convolutions of a new shape several of cuDNN's plans are run\n"

@@ -497,7 +497,7 @@ local function machine(archive, device)
     kinds = {} }, Machine)
 end
 
--- Texts about values that were converted or left out, for a warning.
+-- Counts a text about a value that was converted or left out, for a warning.
 function Machine:note(what) self.notes[what] = (self.notes[what] or 0) + 1 end
 
 -- The value of a pickle.

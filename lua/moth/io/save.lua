@@ -54,7 +54,7 @@ local function metadata_of(given, text)
   local all, keys, values = { [STRUCTURE] = text, format = text == nil and "pt" or nil }, {}, {}
   for key, value in pairs(given or {}) do
     if key == "durable" and type(value) == "boolean" then
-      errors.argument("save", "metadata", "strings are needed; durable is an argument of its own: "
+      errors.argument("save", "metadata", "strings are needed; durable is a separate argument: "
         .. "moth.save{value, path, durable = " .. tostring(value) .. "}", "E_TYPE")
     end
     if type(key) ~= "string" or type(value) ~= "string" then
@@ -62,7 +62,7 @@ local function metadata_of(given, text)
         .. errors.describe(value) .. " under " .. errors.describe(key), "E_TYPE")
     end
     if key == STRUCTURE or key == TIED then
-      errors.argument("save", "metadata", "'" .. key .. "' is written by Moth itself")
+      errors.argument("save", "metadata", "'" .. key .. "' is reserved for Moth")
     end
     all[key] = value
   end
@@ -103,7 +103,7 @@ M.save = define {
   run = function(value, path, metadata, durable)
     local other = require("moth.io.magic").by_extension(path)
     if other then
-      errors.argument("save", "path", ("safetensors are written, which readers of %s do not take; "
+      errors.argument("save", "path", ("save writes safetensors, which readers of %s cannot read; "
         .. "call it '.safetensors', got %s"):format(other, errors.path(path)))
     end
     local packed, why = checkpoint.pack(value)
@@ -216,7 +216,7 @@ local function fetch_foreign(state, i)
   return x, format .. ", " .. target
 end
 
--- The tensor of a name, or nil. The same name returns the same tensor while that tensor is
+-- The tensor with this name, or nil. The same name returns the same tensor while that tensor is
 -- referenced.
 -- lenient: a tensor that cannot be read becomes a placeholder with the reason
 local function fetch(state, name, lenient)
@@ -385,7 +385,7 @@ local meta = {
 -- @return the file; raises as moth.load does
 M.open = define {
   name = "open",
-  doc = "Opens a safetensors file: file[name] reads one tensor and leaves the others alone.",
+  doc = "Opens a safetensors file: file[name] reads one tensor.",
   examples = "(function() local path = os.tmpname(); moth.save({a = moth.ones(2)}, path); "
     .. "return path end)(), {mmap = false}",
   args = {

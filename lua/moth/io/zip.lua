@@ -133,7 +133,7 @@ local function find(self, name)
   local what = "its member " .. shown(name)
   if bit.band(entry.flags, 1) ~= 0 then refuse(self, what .. " is encrypted", "E_UNSUPPORTED") end
   if entry.method ~= 0 or entry.packed ~= entry.size then
-    refuse(self, ("has a compressed member %s; stored ones are read"):format(shown(name)),
+    refuse(self, ("has a compressed member %s; only stored ones can be read"):format(shown(name)),
       "E_UNSUPPORTED")
   end
   local head = bytes(self, entry.offset, LOCAL_SIZE, what)
@@ -142,7 +142,7 @@ local function find(self, name)
   local start = self.file:take(entry.size, what)
   local crc = gzip.crc32(self.file.start + start, entry.size)
   if crc and crc ~= entry.crc then
-    refuse(self, ("is damaged: %s has not the checksum it should have"):format(what))
+    refuse(self, ("is damaged: %s has a wrong checksum"):format(what))
   end
   return start, entry.size, what
 end

@@ -56,7 +56,7 @@ local function differentiate(p, tensors, grads, needs, create_graph)
   return list
 end
 
--- The same in the modes of the forward pass, with new leaf tensors.
+-- Like differentiate, in the modes of the forward pass, with new leaf tensors.
 local function differentiate_apart(p, tensors, grads, needs)
   local leaves = {}
   for i, x in ipairs(tensors) do
@@ -169,7 +169,7 @@ local function same_shape(x, y)
   return true
 end
 
--- grad, summed over the dimensions that x was broadcast along.
+-- grad, summed over the dimensions along which x was broadcast.
 local function sum_to(grad, x)
   if same_shape(grad, x) then return grad end
   local have, want = grad.shape, x.shape

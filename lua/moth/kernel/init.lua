@@ -87,13 +87,13 @@ local function read_forward(self, p, call, use)
   if not agree then
     errors.raise(self.name .. (steady
       and " depends on the shape of its arguments; pass sizes to it as numbers"
-      or " is another program each time it is read (a number from math.random or a clock?); pass "
+      or " differs in each trace (a number from math.random or a clock?); pass "
         .. "changing values as a tensor of one element"), "E_UNSUPPORTED")
   end
 end
 
-local OTHER_SHAPES = "; a kernel's function is read with small tensors of other shapes and values, "
-  .. "so it cannot go by these, and tensors from outside are to be arguments"
+local OTHER_SHAPES = "; a kernel's function is traced with small tensors of other shapes and "
+  .. "values, so it cannot depend on them; pass outside tensors as arguments"
 
 -- The program for arguments of these kinds, or a marker that the plain function runs.
 local function make(self, n, ...)
@@ -102,8 +102,8 @@ local function make(self, n, ...)
               autocast = C.moth_autocast(ctx, -2), default = C.moth_default_dtype(ctx, -1),
               flows = {}, differs = false, all_zero = true }
   if self.nread >= MOST_READ then
-    warn(self, "it was read for " .. MOST_READ .. " kinds of arguments; a number that is another "
-      .. "at each call had better be a tensor of one element, moth.tensor(x)")
+    warn(self, "it was traced for " .. MOST_READ .. " kinds of arguments; pass a number that "
+      .. "differs at each call as a tensor of one element, moth.tensor(x)")
     return nil
   end
   self.nread = self.nread + 1
@@ -121,7 +121,7 @@ local function make(self, n, ...)
     q.inputs, q.run = {}, program.compile(q, nil, failing)
     for k = 1, q.results do q.inputs[k] = k end
     if not agree_all({ q }, reading) then
-      q, why = nil, "its results would not be those of the function"
+      q, why = nil, "its results would differ from the function's"
       return
     end
     program.bring(q, p.device)

@@ -21,7 +21,7 @@ local trace = {}
 --- True while a function is traced: kernels that it calls are traced with it.
 trace.reading = false
 
-local F16 = C.MOTH_F16 -- the first of the float dtypes
+local F16 = C.MOTH_F16 -- the first floating-point dtype
 
 -- ---- sample arguments ----
 
@@ -45,7 +45,7 @@ local function sample_tensor(dtype, shape, turn)
   return lib.adopt(x, 0)
 end
 
--- ---- reading ----
+-- ---- tracing ----
 
 -- Runs f() in the modes of a call; the modes are always restored.
 local function in_modes(modes, grad, f, ...)

@@ -68,7 +68,7 @@ return {
   --- moth.ops.deform_conv2d(input, offset, weight): (N, out, height, width).
   deform_conv2d = define {
     name = FNAME,
-    doc = "A convolution whose points are moved by offsets, with bilinear values between "
+    doc = "A convolution with sampling points shifted by offsets, with bilinear values between "
       .. "elements and "
       .. "0 outside; with a mask, each point's value is multiplied by it.",
     examples = "moth.rand(1, 2, 4, 4), moth.rand(1, 8, 3, 3), moth.rand(3, 2, 2, 2)\n"

@@ -21,7 +21,7 @@ drop.stochastic_depth = define {
   name = "stochastic_depth",
   doc = "Drops the whole input (mode \"batch\") or single samples of it (\"row\") with "
     .. "probability p; "
-    .. "what stays is divided by 1 - p.",
+    .. "the rest is divided by 1 - p.",
   examples = "moth.rand(4, 2), 0.5, 'row'\nmoth.rand(4, 2), 0.5, 'batch', {training = false}",
   args = { INPUT, { "float", "p", "probability of a drop" },
            { "enum", "mode", "the dropped unit", choices = { "batch", "row" }, required = true },

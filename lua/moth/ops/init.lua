@@ -48,9 +48,9 @@ local BOXES = { "tensor", "boxes", "corners x1, y1, x2, y2: (N, 4)" }
 local A = { "tensor", "boxes1", "corners x1, y1, x2, y2: (N, 4)" }
 local B = { "tensor", "boxes2", "corners x1, y1, x2, y2: (M, 4)" }
 local PAIR = { "tensor", "boxes2", "as many boxes as boxes1" }
-local REDUCTION = { "enum", "reduction", "what the losses of single boxes become",
+local REDUCTION = { "enum", "reduction", "reduction of the boxes' losses",
                     choices = { "none", "mean", "sum" } }
-local EPS = { "float", "eps", "keeps empty boxes from dividing by 0", default = 1e-7 }
+local EPS = { "float", "eps", "avoids a division by 0 for empty boxes", default = 1e-7 }
 
 -- ---- boxes ----
 
@@ -142,7 +142,7 @@ local function overlap(a, b)
     a[4]:maximum(b[4]) - a[2]:minimum(b[2])
 end
 
--- The same for all pairs of N boxes and M boxes.
+-- Like overlap, for all pairs of N boxes and M boxes.
 local function all_overlaps(fname, boxes1, boxes2)
   local a = sides(fname, "boxes1", wide(boxes1), true)
   local b = sides(fname, "boxes2", wide(boxes2), true)
@@ -166,7 +166,7 @@ M.box_iou = define {
 --- moth.ops.generalized_box_iou(boxes1, boxes2): (N, M), from -1 to 1. (Rezatofighi et al., 2019.)
 M.generalized_box_iou = define {
   name = "generalized_box_iou",
-  doc = "box_iou, less the share of the box around both that neither covers.",
+  doc = "box_iou, minus the uncovered fraction of the enclosing box.",
   examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {4, 4, 5, 5}}",
   args = { A, B },
   scoped = true,
@@ -210,13 +210,13 @@ local function pairwise(name, doc, more)
 end
 
 --- moth.ops.distance_box_iou(boxes1, boxes2, eps): (N, M). (Zheng et al., 2019.)
-pairwise("distance_box_iou", "box_iou, less the squared distance of the centres as a share of the "
-  .. "squared diagonal of the box around both.", function(a, b, _, w, h, eps)
+pairwise("distance_box_iou", "box_iou, minus the squared distance of the centres divided by the "
+  .. "squared diagonal of the enclosing box.", function(a, b, _, w, h, eps)
   return distance(a, b, w, h, eps)
 end)
 
 --- moth.ops.complete_box_iou(boxes1, boxes2, eps): (N, M). (Zheng et al., 2019.)
-pairwise("complete_box_iou", "distance_box_iou, less how far the ratios of width to height differ.",
+pairwise("complete_box_iou", "distance_box_iou, minus a penalty for different aspect ratios.",
   function(a, b, iou, w, h, eps)
     return distance(a, b, w, h, eps) + ratios(a, b, iou, eps)
   end)
@@ -224,8 +224,8 @@ pairwise("complete_box_iou", "distance_box_iou, less how far the ratios of width
 --- moth.ops.masks_to_boxes(masks): (N, 4), the boxes around the masks.
 M.masks_to_boxes = define {
   name = "masks_to_boxes",
-  doc = "The boxes around masks: the first and last column and row, from 0, that are not all 0; of "
-    .. "an empty mask 0, 0, 0, 0.",
+  doc = "The boxes around masks: the first and last column and row, from 0, that are not all 0; "
+    .. "for an empty mask 0, 0, 0, 0.",
   examples = "moth.tensor{{{0, 1, 1}, {0, 0, 1}}}",
   outputs = "boxes",
   args = { { "tensor", "masks", "(N, H, W): 0 or false outside" } },
@@ -265,7 +265,7 @@ local function box_loss(name, doc, more)
       local a = sides(name, "boxes1", float(boxes1))
       local b = sides(name, "boxes2", float(boxes2))
       if boxes1.shape ~= boxes2.shape then
-        errors.argument(name, "boxes2", ("%s is needed as of boxes1, got %s"):format(
+        errors.argument(name, "boxes2", ("%s is needed, as boxes1 has, got %s"):format(
           tostring(boxes1.shape), errors.describe(boxes2)), "E_SHAPE")
       end
       local both, all, w, h = overlap(a, b)
@@ -277,7 +277,7 @@ local function box_loss(name, doc, more)
 end
 
 --- moth.ops.generalized_box_iou_loss(boxes1, boxes2, reduction, eps). (Rezatofighi et al., 2019.)
-box_loss("generalized_box_iou_loss", "1 - generalized_box_iou, of boxes one by one.",
+box_loss("generalized_box_iou_loss", "1 - generalized_box_iou of each pair of boxes.",
   function(_, _, _, all, w, h, eps)
     local around = w * h
     return (around - all) / (around + eps)
@@ -285,12 +285,12 @@ box_loss("generalized_box_iou_loss", "1 - generalized_box_iou, of boxes one by o
 
 --- moth.ops.distance_box_iou_loss(boxes1, boxes2, reduction, eps). (Zheng et al., 2019.)
 box_loss("distance_box_iou_loss",
-  "1 - the overlap, and the distance of the centres, of boxes one by one.",
+  "1 - distance_box_iou of each pair of boxes.",
   function(a, b, _, _, w, h, eps) return distance(a, b, w, h, eps) end)
 
 --- moth.ops.complete_box_iou_loss(boxes1, boxes2, reduction, eps). (Zheng et al., 2019.)
-box_loss("complete_box_iou_loss", "1 - the overlap, the distance of the centres, and how far the "
-  .. "ratios of width to height differ, of boxes one by one.",
+box_loss("complete_box_iou_loss", "1 - complete_box_iou of each pair "
+  .. "of boxes.",
   function(a, b, iou, _, w, h, eps)
     return distance(a, b, w, h, eps) + ratios(a, b, iou, eps)
   end)
@@ -303,8 +303,8 @@ M.sigmoid_focal_loss = define {
     .. "moth.randn(3), moth.tensor{0, 1, 1}, {alpha = -1, gamma = 1, reduction = 'sum'}",
   args = {
     { "tensor", "inputs", "scores before sigmoid, any shape" },
-    { "tensor", "targets", "1 where it is so, 0 where not: the same shape" },
-    { "float", "alpha", "weight of those that are so, the others have the rest; -1: none",
+    { "tensor", "targets", "1 for positive elements, 0 for negative ones: the same shape" },
+    { "float", "alpha", "weight of positive elements; negative ones have 1 - alpha; -1: none",
       default = 0.25 },
     { "float", "gamma", "how little", default = 2 },
     REDUCTION,
@@ -333,8 +333,8 @@ local kept = {} -- by the name of the calling function
 
 local function suppress(fname, boxes, scores, idxs, threshold)
   if require("moth.binding.lib").capture then
-    errors.raise(fname .. ": how many boxes stay depends on values, so moth.capture cannot record "
-      .. "it; do this outside of the captured function", "E_UNSUPPORTED")
+    errors.raise(fname .. ": the number of kept boxes depends on values, so moth.capture cannot "
+      .. "record it; do this outside of the captured function", "E_UNSUPPORTED")
   end
   kept[fname] = kept[fname] or bind.as("nms_kept", fname)
   if scores:dim() ~= 1 or boxes:dim() == 2 and scores:size(1) ~= boxes:size(1) then
@@ -347,9 +347,9 @@ local function suppress(fname, boxes, scores, idxs, threshold)
   return (order:masked_select(kept[fname](boxes, threshold, idxs)))
 end
 
-local SCORES = { "tensor", "scores", "how good each is, (N)" }
+local SCORES = { "tensor", "scores", "score of each box, (N)" }
 local THRESHOLD = { "float", "iou_threshold",
-                    "a box that overlaps a better one by a larger share goes" }
+                    "a box with a larger overlap with a better box is dropped" }
 
 --- moth.ops.nms(boxes, scores, iou_threshold): positions of the kept boxes, from 1, the highest
 -- score first; equal on every device. Greedy non-maximum suppression.
@@ -369,7 +369,7 @@ M.nms = define {
 --- moth.ops.batched_nms(boxes, scores, idxs, iou_threshold): nms in each class separately.
 M.batched_nms = define {
   name = "batched_nms",
-  doc = "nms where only boxes of one class send each other off.",
+  doc = "nms in each class: boxes of different classes do not affect each other.",
   examples = "moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 1.5}, {0, 0, 2, 1.7}}, "
     .. "moth.tensor{0.5, 0.9, 0.3}, moth.tensor{1LL, 2LL, 1LL}, 0.5",
   outputs = "positions",

@@ -39,7 +39,7 @@ end
 -- ---- roi layers and regularization ----
 
 local SIZE = { "int2", "output_size", "height and width of the result", bounds = { 1 } }
-local SCALE = { "float", "spatial_scale", "what coordinates are multiplied by" }
+local SCALE = { "float", "spatial_scale", "factor of the coordinates" }
 local RATIO = { "int", "sampling_ratio", "points for each side of a cell" }
 
 simple("RoIAlign", { SIZE, SCALE, RATIO,
@@ -187,7 +187,7 @@ local function make_activation(maker, inplace)
   return maker { inplace = inplace }
 end
 
-local NORM = { "any", "norm_layer", "class of the normalization, BatchNorm when absent; moth.none: "
+local NORM = { "any", "norm_layer", "class of the normalization, default: BatchNorm; moth.none: "
   .. "none", optional = true, default = false }
 local ACTIVATION = { "any", "activation_layer", "class of the activation, ReLU when absent; "
   .. "moth.none: none", optional = true, default = false }
@@ -208,7 +208,7 @@ for n = 2, 3 do
     { "int", "out_channels", "channels of the result" },
     { sides, "kernel_size", "sizes of the kernel", default = 3 },
     { sides, "stride", "step of the kernel", default = 1 },
-    { sides, "padding", "border; what keeps the size when absent", optional = true },
+    { sides, "padding", "padding; the default keeps the size", optional = true },
     { "int", "groups", "groups of channels", default = 1 },
     NORM, ACTIVATION,
     { sides, "dilation", "step between points of the kernel", default = 1 },

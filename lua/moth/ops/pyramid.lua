@@ -151,11 +151,11 @@ local MultiScaleRoIAlign = class("MultiScaleRoIAlign", Module)
 pyramid.MultiScaleRoIAlign = MultiScaleRoIAlign
 
 MultiScaleRoIAlign.signature = define.signature("MultiScaleRoIAlign", {
-  { "any", "featmap_names", "list of the names of the maps that are used" },
+  { "any", "featmap_names", "list of the names of the maps to use" },
   { "int2", "output_size", "height and width of the result" },
   { "int", "sampling_ratio", "points for each side of a cell" },
-  { "int", "canonical_scale", "size of a region that canonical_level serves", default = 224 },
-  { "int", "canonical_level", "the level of such a region, as the power of 2 it is coarser by",
+  { "int", "canonical_scale", "size of a region on canonical_level", default = 224 },
+  { "int", "canonical_level", "the level of a region of that size: its map is coarser by 2^level",
     default = 4 },
 })
 

@@ -19,7 +19,7 @@ local INPUT = { "tensor", "input", "feature maps, (N, C, H, W)" }
 local BOXES = { "any", "boxes", "(K, 5): the image's position and x1, y1, x2, y2; or a list of "
   .. "(L, 4), one for each image" }
 local SIZE = { "int2", "output_size", "height and width of the result" }
-local SCALE = { "float", "spatial_scale", "what coordinates are multiplied by", default = 1 }
+local SCALE = { "float", "spatial_scale", "factor of the coordinates", default = 1 }
 local RATIO = { "int", "sampling_ratio", "points for each side of a cell; from 0 down: by the "
   .. "region's size", default = -1 }
 
@@ -181,7 +181,7 @@ end
 --- moth.ops.ps_roi_align(input, boxes, output_size): (K, C / cells, height, width).
 roi.ps_roi_align = define {
   name = "ps_roi_align",
-  doc = "roi_align in which each cell of the result reads channels of its own: channel "
+  doc = "roi_align in which each cell of the result reads separate channels: channel "
     .. "c * cells + cell of the input.",
   examples = "moth.rand(1, 8, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, {2, 2}\n"
     .. "moth.rand(1, 4, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, 2, {spatial_scale = 0.5, "
@@ -203,8 +203,8 @@ roi.ps_roi_align = define {
 -- Rounds to the nearest integer, halves away from 0.
 local function nearest(x) return (x:abs() + 0.5):floor() * x:sign() end
 
--- The elements of each cell along a side: their indices (K, cells, most), and a mask of those in
--- the cell, of the same shape. A cell ends before `limit`.
+-- The elements of each cell along a side: their indices (K, cells, most), and a mask of the
+-- elements in the cell, of the same shape. A cell ends before `limit`.
 local function elements(start, extent, cells, size, limit)
   local k = sample.steps(cells, start, 1, 0)
   local cell = (extent / cells):view(-1, 1)
@@ -216,8 +216,8 @@ local function elements(start, extent, cells, size, limit)
   return at:minimum((last - 1):clamp_min(0):unsqueeze(3)):clamp(0, size - 1):long(), inside
 end
 
--- The rows of the elements of each cell: (K, PH, PW, elements, channels), and a mask of those
--- inside.
+-- The rows of the elements of each cell: (K, PH, PW, elements, channels), and a mask of the
+-- elements inside.
 local function cell_elements(rows, base, start, extent, size, x, less)
   local height, width = x:size(3), x:size(4)
   local ys, in_y = elements(start[1], extent[1], size[1], height, height - less)
@@ -258,7 +258,7 @@ roi.roi_pool = define {
 --- moth.ops.ps_roi_pool(input, boxes, output_size): (K, C / cells, height, width).
 roi.ps_roi_pool = define {
   name = "ps_roi_pool",
-  doc = "Means over the cells of regions, in which each cell reads channels of its own: channel "
+  doc = "Means over the cells of regions, in which each cell reads separate channels: channel "
     .. "c * cells + cell of the input.",
   examples = "moth.rand(1, 8, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, {2, 2}\n"
     .. "moth.rand(1, 4, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, 2, {spatial_scale = 0.5}",

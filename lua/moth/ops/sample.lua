@@ -28,7 +28,7 @@ local function clamped(t, size)
   return { low, (1 - part) * inside }, { high, part * inside }
 end
 
--- The same with zeros outside of the map.
+-- Like clamped, with zeros outside of the map.
 local function padded(t, size)
   local low = t:detach():floor()
   local part = t - low

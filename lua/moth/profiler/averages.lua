@@ -70,9 +70,9 @@ end
 
 -- ---- attribution ----
 
--- An event is attributed to the innermost enclosing event that matches. A
--- gradient belongs to the event in which its node was created: each event stores the range of node
--- ids created in it, and ids increase.
+-- An event is attributed to the innermost enclosing event that matches. A gradient belongs to the
+-- event in which its node was created: each event stores the range of node ids created in it, and
+-- ids increase.
 
 -- A function that returns the innermost event in which the node with that id was created, or -1.
 local function maker(noted)

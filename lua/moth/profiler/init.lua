@@ -29,13 +29,13 @@ local M = {}
 
 -- ---- the active profile ----
 
--- lib.profile: its Lua side, or nil. Only the function that runs the
--- profile holds it: the profile of a dropped coroutine ends with the next collection.
+-- lib.profile: its Lua side, or nil. Only the function that runs the profile holds it, so the
+-- profile of a dropped coroutine ends with the next collection.
 
 local current = setmetatable({}, { __mode = "v" })
 local info = ffi.new "moth_profile_info"
 
--- The number of an interned text; 0 means none.
+-- The number of an interned text; 0 means no text.
 local function number_of(list, text)
   local n = list[text]
   if not n then
@@ -165,7 +165,7 @@ local function check_activities(list)
   end
   local moth = require "moth"
   if set.cuda and not moth.cuda.is_available() then
-    moth.warn "profile: there is no GPU here, so that the activity 'cuda' notes nothing"
+    moth.warn "profile: there is no GPU here, so the activity 'cuda' records nothing"
   end
   return set
 end
@@ -232,11 +232,11 @@ function Profile:init(fn, activities, record_shapes, profile_memory, with_stack,
 end
 
 local function refuse_second()
-  if lib.profile then lib.collect(true) -- one that nobody holds any more ends here
-  else C.moth_profile_stop(ctx, nil) end -- what an error in `begin` may have left
+  if lib.profile then lib.collect(true) -- a profile without references ends here
+  else C.moth_profile_stop(ctx, nil) end -- `begin` may have raised
   if lib.profile then
-    errors.raise("a profile is under way already, begun at " .. lib.profile.begun
-      .. "; they do not nest: mark parts of it with moth.profiler.record_function", "E_STATE")
+    errors.raise("a profile is already active, started at " .. lib.profile.begun
+      .. "; profiles do not nest: mark parts with moth.profiler.record_function", "E_STATE")
   end
 end
 
@@ -309,7 +309,7 @@ end
 
 local function require_started(self, fname)
   if not self.action or self.state and lib.profile ~= self.state then
-    errors.raise(fname .. ": this profile is not under way; begin it with :start()", "E_STATE")
+    errors.raise(fname .. ": this profile is not active; start it with :start()", "E_STATE")
   end
 end
 
@@ -414,7 +414,7 @@ function Profile:key_averages(...)
   local noted = noted_of(self, "key_averages")
   local function want(option, why)
     if not self[option] then
-      errors.argument("key_averages", why, ("was not noted: make the profile with %s = true")
+      errors.argument("key_averages", why, ("was not recorded: create the profile with %s = true")
         :format(option), "E_STATE")
     end
   end
@@ -447,7 +447,7 @@ end
 --- The ops sorted by their self time.
 function Profile:__tostring()
   if not self.noted then
-    return "profile (" .. (self.state and "under way" or "not begun") .. ")"
+    return "profile (" .. (self.state and "active" or "not started") .. ")"
   end
   return (self:key_averages():table { sort_by = "self_cpu_time_total", row_limit = 20 })
 end

@@ -25,7 +25,7 @@ local function end_of_string(text, at)
   return #text, false
 end
 
--- The same for [[...]] with this number of equals signs.
+-- Like end_of_string for [[...]] with this number of equals signs.
 local function end_of_long(text, at, level)
   local _, stop = text:find("]" .. level .. "]", at, true)
   return stop or #text, stop ~= nil
@@ -70,7 +70,7 @@ function lexer.tokens(text)
   return list
 end
 
---- The same without comments.
+--- The tokens without comments.
 function lexer.code(text)
   local list = {}
   for _, token in ipairs(lexer.tokens(text)) do

@@ -22,7 +22,7 @@ local Progress = class("Progress")
 Progress.signature = define.signature("progress", {
   {"any", "source", "a DataLoader, a list, a number of steps, or an iterator function"},
   {"string", "desc", "a text before the bar", default = ""},
-  {"int", "total", "the number of steps; that of the source when absent", optional = true},
+  {"int", "total", "the number of steps; default: the length of the source", optional = true},
   {"string", "unit", "the unit of the count; 'it' counts steps", optional = true},
   {"float", "every", "seconds between two lines when not on a terminal", default = 10},
   {"any", "out", "a file to write to instead of stderr", optional = true},
@@ -238,7 +238,7 @@ function Progress:__call(_, last)
   return advance(self, self.next())
 end
 
---- The same as an iterator: `for input, target in bar:iter() do`.
+--- The bar as an iterator: `for input, target in bar:iter() do`.
 function Progress:iter()
   local last, over
   local function keep(first, ...)

@@ -158,8 +158,8 @@ local function options_in(last)
       errors.nearest(tostring(unknown), {"use_reentrant", "preserve_rng_state"})))
   end
   if known and unknown ~= nil then
-    errors.raise(("'%s' is no option of checkpoint, as '%s' is; fn's own named arguments go into a "
-      .. "table before"):format(tostring(unknown), known))
+    errors.raise(("'%s' is no option of checkpoint; '%s' is one; fn's own named arguments go into "
+      .. "a table before"):format(tostring(unknown), known))
   end
   return known and last
 end
@@ -168,7 +168,7 @@ end
 local function read_options(options)
   local use_reentrant, preserve = parse(options or {})
   if use_reentrant then
-    errors.argument("checkpoint", "use_reentrant", "there is only the form without re-entry; leave "
+    errors.argument("checkpoint", "use_reentrant", "only the form without re-entry exists; leave "
       .. "it out", "E_UNSUPPORTED")
   end
   return preserve

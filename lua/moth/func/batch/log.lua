@@ -1,10 +1,11 @@
---- log.lua -- which ops a function ran, in order: what replay.lua runs again for a batch.
+--- log.lua -- logs the ops that a function calls, in order, for a replay with a batch (replay.lua).
 --
--- The calls are those of a call log (core/capture/call_log.c). An entry is {event = "op", meta =,
--- slots =, tensors =, versions = of those then, nin =, results =, writes =, recorded =, numbers =
--- set of slots of numbers, or nil}: `slots` are the call's, in which a tensor is its number in
--- `tensors`; the first `nin` of those are arguments, the others `results`. Other events are
--- "data", "detach", "requires", "read" and "other"; and "grad", which autograd.grad adds itself.
+-- The calls come from a call log (core/capture/call_log.c). An entry is {event = "op", meta =,
+-- slots =, tensors =, versions = of the tensors at the call, nin =, results =, writes =, recorded
+-- =, numbers = set of slots with numbers, or nil}. `slots` are the call's slots; a tensor in them
+-- is its position in `tensors`. The first `nin` tensors are arguments, the others are `results`.
+-- Other events are "data", "detach", "requires", "read" and "other"; autograd.grad adds "grad"
+-- itself.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -26,8 +27,8 @@ local TENSOR = { tensor = true, ["tensor?"] = true, mask = true, index = true, [
                  generator = true }
 local LIST = { tensors = true, indices = true }
 
---- What rules need of an op: {op, name, flags, nslots, nrows, args = list, by = name -> argument}.
--- `out` and `inplace` are left out. An argument is {name, kind, slot, nslots, fallback,
+--- The description of an op for rules: {op, name, flags, nslots, nrows, args = list, by = name ->
+-- argument}, without `out` and `inplace`. An argument is {name, kind, slot, nslots, fallback,
 -- tensor = bool, list = bool}.
 function log.meta(op)
   local key = tonumber(ffi.cast("intptr_t", op))
@@ -65,7 +66,7 @@ local function tensor_at(i, k, version)
   return lib.adopt(h, 0) or false, tonumber(version[0])
 end
 
-local NUMBER = 0xffffffff -- in the place of a version
+local NUMBER = 0xffffffff -- marks a number in place of a version
 
 local function read(i, record, version)
   lib.check(C.moth_call_log_at(ctx, i, record), "vmap")
@@ -84,7 +85,7 @@ local function read(i, record, version)
   if entry.event ~= "op" then return entry end
   entry.meta, entry.nin, entry.results = log.meta(op), n - nresults, {}
   entry.slots = slots
-  local asked = entry.meta.asked -- its last result is for those who want it
+  local asked = entry.meta.asked -- the last result is optional
   if asked and slots[asked.slot].integer == 0 then
     nresults = math.min(nresults, entry.meta.nout - 1)
   end
@@ -99,7 +100,7 @@ local function entries_of(n)
   return list
 end
 
--- The entries, with those of the observer in the places where they were made.
+-- The entries, with the observer's entries inserted where they were made.
 local function merged(list, added)
   if #added == 0 then return list end
   local all, k = {}, 1
@@ -113,7 +114,7 @@ local function merged(list, added)
   return all
 end
 
--- autograd.grad while a log is under way: one entry, whatever the pass does.
+-- Replaces autograd.grad during a log: one entry for the whole backward pass.
 local function differentiate(added, observer)
   return function(grad, outputs, inputs, options)
     if lib.istensor(outputs) then outputs = { outputs } end
@@ -133,10 +134,10 @@ local function differentiate(added, observer)
   end
 end
 
---- Runs f() and notes what it does; then use(entries), while the log is kept. The entries are nil
--- where they do not say all of it.
--- @param pass  is f a backward pass, whose ops are entries?
--- @return what `use` returns, or nil if there can be no log and f did not run
+--- Runs f() and logs its ops; then calls use(entries) before the log is freed. The entries are nil
+-- if they do not describe all of f.
+-- @param pass  true: f is a backward pass, whose ops are entries
+-- @return the results of `use`; nil if a log is not possible and f did not run
 function log.with(pass, f, use)
   local flags = C.MOTH_CALL_LOG_EVENTS + (pass and C.MOTH_CALL_LOG_BACKWARD or 0)
   if C.moth_call_log_begin(ctx, flags) < 0 then return nil end

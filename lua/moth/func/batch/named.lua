@@ -1,4 +1,5 @@
---- named.lua -- the rules of ops that the kinds of their arguments do not describe: name -> rule.
+--- named.lua -- the batch rules of ops that do not follow from the kinds of their arguments: name
+-- -> rule.
 
 local bind = require "moth.binding.bind"
 local lib = require "moth.binding.lib"
@@ -9,8 +10,8 @@ local tensor, ints, int = rules.tensor, rules.ints, rules.int
 
 local named = {}
 
---- Ops that work element by element although their kernels want packed tensors; and random ones
--- whose results have the shape of their tensor.
+--- Elementwise ops whose kernels need packed tensors, and random ops whose results have the shape
+-- of their tensor.
 named.elementwise = {}
 for name in ("contiguous positions positions_there to_index from_index count_from_one relu_back "
     .. "bernoulli poisson standard_gamma dropout dropout_apply exponential geometric normal random "
@@ -18,7 +19,8 @@ for name in ("contiguous positions positions_there to_index from_index count_fro
   named.elementwise[name] = true
 end
 
--- Those of which the rule for elements is not right: prelu_spread's second tensor counts channels.
+-- Ops that the rule of elementwise ops does not suit: the second tensor of prelu_spread has one
+-- element per channel.
 local function without() return nil end
 named.prelu_spread, named.fused = without, without
 
@@ -28,7 +30,7 @@ end
 
 -- ---- shapes ----
 
--- The same elements in the shape that the first sample's result has.
+-- Reshapes x to the first sample's result shape.
 local function to_shape(replay, entry)
   local x = replay:batched(entry.tensors[1])
   if not x then return nil end
@@ -57,7 +59,7 @@ function named.t(replay, entry)
   return { (ops.transpose(x, 2, 3)) }
 end
 
--- The gradient of a sum, in the shape of what was summed.
+-- The gradient of a sum, in the shape of the summed tensor.
 function named.spread(replay, entry, meta)
   local size = rules.shape(replay, entry.results[1])
   local ndim, dims = #size - 1, ints(entry, meta, "dim")
@@ -103,7 +105,7 @@ function named.pad(replay, entry, meta)
   return rules.run(replay, entry, meta, function(x) return replay:whole(x) end)
 end
 
--- ---- joining ----
+-- ---- concatenation ----
 
 local function joins(further)
   return function(replay, entry, meta)
@@ -121,8 +123,8 @@ named.cat, named.stack = joins(0), joins(1)
 
 -- ---- products ----
 
--- A tensor with the batch in front of `rank` dimensions, its own ones behind those that are new; a
--- vector first becomes a matrix, of one row, or of one column.
+-- A tensor with the batch before `rank` dimensions; new dimensions come before its own. A vector
+-- first becomes a matrix, of one row or of one column.
 local function as_matrix(replay, x, rank, column)
   local y, facts = replay:batched(x), replay:facts(x)
   local shape = { unpack(facts.shape) }
@@ -219,7 +221,7 @@ end
 
 -- ---- positions ----
 
--- Tensors of equal rank, of which one holds positions along a dimension.
+-- Tensors of equal rank, one of which holds positions along a dimension.
 local function along_index(names, size)
   return function(replay, entry, meta)
     local ndim
@@ -247,7 +249,7 @@ named.scatter, named.scatter_add = along_index { "input", "index", "src" },
 named.scatter_reduce = along_index { "input", "index", "src" }
 named.take_along_dim = along_index { "input", "indices" }
 
--- The rows x[index] of each sample, along dimension d from 0: index (k) with a batch.
+-- The rows x[index] of each sample, along dimension d (from 0): index (k) with a batch.
 local function rows_of(replay, x, index, d, shape)
   local full, ones = { replay.size, unpack(shape) }, { replay.size }
   local at = replay:whole(index)
@@ -288,7 +290,7 @@ function named.embedding(replay, entry, meta)
   return { (ops.reshape(rows, rules.shape(replay, entry.results[1]))) }
 end
 
--- Positions of each sample, in its first dimensions: the sample's number goes in front of them.
+-- Positions of each sample, in its first dimensions: the sample's number comes before them.
 local function own_positions(replay, list)
   local most, out = 0, {}
   for _, index in ipairs(list) do
@@ -302,8 +304,8 @@ local function own_positions(replay, list)
   return out
 end
 
--- x[{...}] by positions that are the same for all samples and stand in a row: others would put
--- their dimensions in front of the batch.
+-- x[{...}] with positions that are equal for all samples and in consecutive dimensions. Otherwise
+-- their dimensions would come before the batch in the result.
 local function shared_positions(replay, list)
   local out, ended, found = { false }, false, false
   for k, index in ipairs(list) do
@@ -333,8 +335,8 @@ end
 
 -- ---- layers ----
 
--- The batch as part of a batch that the op has already, with what else it takes the same for all.
--- rank(dims): how many dimensions a call has with such a batch.
+-- Merges the batch into the op's own batch dimension; other arguments must be equal for all
+-- samples. rank(dims): the number of dimensions of a call with a batch.
 local function merged(rank_of)
   return function(replay, entry, meta)
     local x = entry.tensors[1]
@@ -363,7 +365,7 @@ each_name("avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d ada
   .. "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d "
   .. "adaptive_max_pool3d", unshared)
 
--- A convolution whose weights differ from sample to sample: the samples are groups of channels.
+-- A convolution whose weights differ between samples: the samples become groups of channels.
 local function grouped(replay, entry, meta, transposed)
   local x, w, b = tensor(entry, meta, "input"), tensor(entry, meta, "weight"),
     tensor(entry, meta, "bias")
@@ -401,7 +403,7 @@ end
 each_name("conv1d conv2d conv3d", convolution(false))
 each_name("conv_transpose1d conv_transpose2d conv_transpose3d", convolution(true))
 
--- Factors and summands that differ from sample to sample follow the norm.
+-- Weights and biases that differ between samples are applied after the norm.
 local function affine(replay, entry, meta)
   local x, w, b = entry.tensors[1], tensor(entry, meta, "weight"),
     meta.by.bias and tensor(entry, meta, "bias")
@@ -453,7 +455,7 @@ end
 
 -- ---- losses ----
 
--- What losses of elements, with the batch in front, become.
+-- The result of a loss from its elementwise losses, which have the batch first.
 local function reduced(replay, entry, meta, losses, count)
   local how = tonumber(entry.slots[meta.by.reduction.slot].integer)
   if how == rules.choice(meta, "reduction", "none") then return { losses } end

@@ -1,5 +1,5 @@
---- passes.lua -- the rules of the engine's own ops, which backward passes are made of, and of
--- less common ones: name -> rule. See named.lua.
+--- passes.lua -- the batch rules of internal ops, which backward passes consist of, and of less
+-- common ops: name -> rule. See named.lua.
 
 local bind = require "moth.binding.bind"
 local rules = require "moth.func.batch.rules"
@@ -24,7 +24,7 @@ local function reach(offset, sizes, strides)
   return offset + 1
 end
 
--- The geometries of a base and a view, with the samples one behind the other.
+-- The geometries of a base and a view, with the samples one after the other.
 local function geometry(replay, entry, meta)
   local base_size, base_stride = ints(entry, meta, "base_size"), ints(entry, meta, "base_stride")
   local size, stride = ints(entry, meta, "size"), ints(entry, meta, "stride")
@@ -94,7 +94,7 @@ function passes.outer_sum_rows(replay, entry) return outer_rows(replay, entry, t
 
 -- ---- images ----
 
--- Tensors of one batch of images each, or of one image, which all get the samples' batch.
+-- Tensors that are each a batch of images, or one image. The samples become part of the batch.
 local function images(replay, entry, meta)
   local rank, ndim = 4, replay:facts(entry.tensors[1]).ndim
   if ndim ~= rank and ndim ~= rank - 1 then return nil end
@@ -143,7 +143,7 @@ passes.conv2d_weight, passes.conv3d_weight = filters(4), filters(5)
 
 -- ---- positions ----
 
--- Rows of the first tensor at positions that are the same for all samples.
+-- Rows of the first tensor at positions that are equal for all samples.
 local function at_positions(replay, entry, meta)
   local index, ndim = tensor(entry, meta, "index"), replay:facts(entry.tensors[1]).ndim
   if replay:batched(index) or ndim == 0 then return nil end
@@ -156,7 +156,7 @@ local function at_positions(replay, entry, meta)
 end
 each_name("index_add index_copy index_fill", at_positions)
 
--- Elements by themselves, among those of a tensor that is the same for all samples.
+-- Compares elements with the elements of a tensor that is equal for all samples.
 local function among(name)
   return function(replay, entry, meta)
     local other = tensor(entry, meta, name)
@@ -166,9 +166,9 @@ local function among(name)
 end
 passes.isin, passes.bucketize = among "test_elements", among "boundaries"
 
--- ---- the rest ----
+-- ---- other ops ----
 
--- The greatest of all is that along all dimensions: gradients are shared among equal ones.
+-- The maximum of all elements is the maximum along all dimensions: equal elements share gradients.
 local function of_all(op)
   return function(replay, entry)
     return { (ops[op](ops.reshape(replay:whole(entry.tensors[1]), { replay.size,
@@ -185,7 +185,7 @@ function passes.prelu(replay, entry, meta)
   end)
 end
 
--- Matrices with the batch in front of them.
+-- Matrices with the batch before them.
 local function matrices(replay, entry, meta)
   local _, most, least = rules.ranks(replay, entry)
   if least < 2 or most ~= least then return nil end

@@ -1,10 +1,10 @@
---- replay.lua -- runs the list of calls that log.lua read once more, for a whole batch in one go.
+--- replay.lua -- runs the calls that log.lua logged again, once for a whole batch.
 --
--- A tensor that depends on the sample becomes one with the batch as its first dimension; all others
--- stay as they are. Each call is then one call, by the rule of its op (rules.lua); an op without a
--- rule is called for each sample. Nothing here guesses: what the list cannot describe ends the
--- replay, and the caller loops over the samples. Each result must have the dtype and the shape that
--- the first sample's had.
+-- A tensor that depends on the sample gets the batch as its first dimension; other tensors stay.
+-- Each call then runs once, by the rule of its op (rules.lua); an op without a rule is called for
+-- each sample. If the log does not describe the function fully, the replay stops, and the caller
+-- loops over the samples. Each result must have the dtype and the shape of the first sample's
+-- result.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -24,7 +24,7 @@ local GRAD_MODE = lib.modes.grad
 local Replay = {}
 Replay.__index = Replay
 
--- ---- what is known of a tensor ----
+-- ---- tensors of the log ----
 
 local function facts_from(t)
   return { ndim = t.ndim, shape = lib.sizes(t), dtype = t.dtype, numel = tonumber(t.numel),
@@ -34,7 +34,7 @@ end
 
 local function inspect(x) return (look.several(x, "vmap", facts_from)) end
 
---- The facts of a tensor of the list, as the first sample had it.
+--- The metadata of a logged tensor in the first sample.
 function Replay:facts(x)
   local known = self.known[x._slot]
   if not known then
@@ -44,15 +44,15 @@ function Replay:facts(x)
   return known
 end
 
---- The value that a tensor of the list has in the batch, or nil where it is the same for all.
+--- The batch value of a logged tensor, or nil if it is equal for all samples.
 function Replay:batched(x) return self.values[x._slot] end
 
---- Its value: of the batch, or the one for all.
+--- The value of a logged tensor: the batch value, or the value for all samples.
 function Replay:value(x)
   return self.values[x._slot] or x
 end
 
---- The value with the batch as first dimension, an expanded view if it is the same for all.
+--- The value with the batch as first dimension; an expanded view if it is equal for all samples.
 function Replay:whole(x)
   local y = self.values[x._slot]
   if y then return y end
@@ -64,10 +64,11 @@ local STOP = {}
 local function stop() error(STOP, 0) end
 Replay.stop = stop
 
--- ---- what the list says before it is run ----
+-- ---- checks before the replay ----
 
--- The storages that calls write, and whether a tensor must have a value for each sample although it
--- does not depend on one: what is differentiated by, and what values of samples are written to.
+-- The storages that calls write; and true for a tensor that needs a value for each sample although
+-- it does not depend on the sample: differentiated tensors, and targets of writes of sample
+-- values.
 local function survey(self, entries, inputs)
   local made, written, needed, first = {}, {}, {}, self.first
   for i = 1, #inputs do made[self:facts(inputs[i]).storage] = "input" end
@@ -100,7 +101,7 @@ local function survey(self, entries, inputs)
   self.made, self.written, self.needed = made, written, needed
 end
 
--- Stops where something other than the calls that write wrote to a tensor of theirs.
+-- Stops if a tensor of the calls was written by anything but a logged call.
 local function check_versions(self, entries)
   for _, entry in ipairs(entries) do
     for k, x in ipairs(entry.event == "op" and entry.tensors or {}) do
@@ -112,15 +113,15 @@ local function check_versions(self, entries)
   end
 end
 
--- Raises where a tensor came from nowhere that the list knows.
+-- Raises if a tensor was created by no logged call.
 local function check_origin(self, x)
   local storage = self:facts(x).storage
   if not self.made[storage] and storage > self.first then stop() end
 end
 
--- ---- running a call ----
+-- ---- calls ----
 
-local RESULTS, SLOTS = 8, 64 -- the most that an op has
+local RESULTS, SLOTS = 8, 64 -- the largest numbers of an op
 
 --- Runs an op with these slots. @return the list of its results, or nil after an error
 function Replay:invoke(meta, slots)
@@ -142,7 +143,7 @@ function Replay:invoke(meta, slots)
   return list
 end
 
---- The slots of a call, until the next one, with its tensors replaced: of(x) is what stands for x.
+--- The slots of a call, valid until the next call, with each tensor x replaced by of(x).
 function Replay:slots_of(entry, of)
   local meta = entry.meta
   local slots = self.slots
@@ -168,7 +169,7 @@ function Replay:slots_of(entry, of)
   return slots, anchors
 end
 
--- Under the grad mode that the call had.
+-- Calls f(...) under the grad mode of the logged call.
 local function in_mode(self, recorded, f, ...)
   if self.mode == recorded then return f(...) end
   local old = C.moth_mode(ctx, GRAD_MODE, recorded and 1 or 0)
@@ -180,7 +181,8 @@ local function in_mode(self, recorded, f, ...)
   return unpack(results, 2, results.n)
 end
 
--- Whether results have the dtypes and shapes of the first sample's, behind a batch if `batched`.
+-- Returns true if the results have the dtypes and shapes of the first sample's, after a batch if
+-- `batched`.
 local function fits(self, got, want, batched)
   if #got < #want then return false end
   for k = 1, #want do
@@ -195,7 +197,7 @@ local function fits(self, got, want, batched)
   return true
 end
 
--- The call as it was, with what is the same for all samples.
+-- The logged call with the values that are equal for all samples.
 local function again(self, entry)
   local slots, anchors = self:slots_of(entry, function(x) return self:value(x) end)
   local got = self:invoke(entry.meta, slots)
@@ -203,7 +205,7 @@ local function again(self, entry)
   return got
 end
 
--- A call for each sample, whose results are stacked.
+-- Calls the op for each sample and stacks the results.
 local function each(self, entry)
   local meta = entry.meta
   if entry.writes or meta.mutates or rules.keeps_state(entry, meta) then stop() end
@@ -245,7 +247,7 @@ local function by_rule(self, entry)
   return got
 end
 
--- Views must be views where something is written through them.
+-- Stops unless views are views if something is written through them.
 local function check_views(self, entry, got)
   if next(self.written) == nil or entry.writes then return end
   for k, y in ipairs(entry.results) do
@@ -266,7 +268,7 @@ local function keep(self, entry, got)
   for k, y in ipairs(entry.results) do self.values[y._slot] = got[k] end
 end
 
--- Gives what does not depend on the sample a value for each.
+-- Gives tensors that do not depend on the sample a value for each sample.
 local function copies(self, list)
   local out = {}
   for k, y in ipairs(list) do
@@ -276,7 +278,7 @@ local function copies(self, list)
   return out
 end
 
--- relu{x, inplace = true} is relu_; a result that goes into another tensor is no part of a replay.
+-- relu{x, inplace = true} is relu_. A call with another `out` cannot be replayed.
 local function in_place(entry)
   local op = C.moth_op_find(entry.meta.name .. "_")
   if entry.results[1] ~= entry.tensors[1] or op == nil then stop() end
@@ -304,7 +306,7 @@ local function run_op(self, entry)
       needed = needed or self.needed[y._slot]
       written = written or self.written[self:facts(y).storage]
     end
-    if not (needed or written) then return end -- the first sample's results are those of all
+    if not (needed or written) then return end -- all samples have the first sample's results
     if written and (entry.writes or meta.view) then stop() end
     keep(self, entry, copies(self, again(self, entry)))
     return
@@ -315,7 +317,7 @@ local function run_op(self, entry)
   keep(self, entry, got)
 end
 
--- ---- what is no op ----
+-- ---- other events ----
 
 local function run_detach(self, entry)
   local x, y = entry.tensors[1], entry.tensors[2]
@@ -333,7 +335,8 @@ local function run_requires(self, entry)
   if own then own:requires_grad_(entry.writes) end
 end
 
--- What is differentiated by, with a value for each sample, so that their gradients are apart.
+-- Makes a separate value of a differentiated tensor for each sample, so that gradients stay
+-- separate.
 local function goal(self, x)
   check_origin(self, x)
   return self:batched(x) or stop()
@@ -372,7 +375,7 @@ end
 
 local RUN = {
   op = run_op, detach = run_detach, requires = run_requires, grad = run_grad,
-  other = function() end, -- of a backward pass: its own beginning
+  other = function() end, -- in a backward pass: its own start
   data = function(self, entry)
     local x = entry.tensors[1]
     if self.needed[x._slot] then self.values[x._slot] = self:whole(x):detach() end
@@ -384,7 +387,7 @@ local RUN = {
   end,
 }
 
--- ---- the whole ----
+-- ---- the replay ----
 
 local function run(self, entries, inputs, outputs)
   survey(self, entries, inputs)
@@ -411,11 +414,12 @@ end
 local replay = {}
 
 --- Runs entries for a batch.
--- @param task  {size =, entries =, inputs = the first sample's tensors, values = those of the batch
---  (its first dimension), outputs = tensors that are wanted, first = the id of a storage made just
---  before, randomness =, draws = were random numbers drawn?, pass = are they of a backward pass?}
--- @return for each output its value in the batch, or false where the first sample's is that of all;
--- nil if the list cannot be replayed
+-- @param task  {size =, entries =, inputs = the first sample's tensors, values = the batch's
+-- tensors (batch first), outputs = requested tensors, first = the id of a storage created just
+-- before, randomness =, draws = true if random numbers were drawn, pass = true for a backward
+-- pass}
+-- @return for each output its batch value, or false if it equals the first sample's for all
+-- samples; nil if the log cannot be replayed
 function replay.run(task)
   local self = setmetatable({ size = task.size, known = {}, values = {}, numbers = {},
     first = task.first, randomness = task.randomness, draws = task.draws,

@@ -1,11 +1,10 @@
---- rules.lua -- how one call of an op does what a call for each sample would: which arguments
--- change where tensors have the batch as a further first dimension.
+--- rules.lua -- batch rules: how one call of an op replaces a call for each sample. A rule changes
+-- the arguments of a call whose tensors have the batch as an extra first dimension.
 --
--- A rule is a function(replay, entry, meta) that returns the results, or nil where it does not know
--- how. Most follow from the kinds of the arguments that the registry lists: an op that works on
--- each element aligns its tensors, one with dimensions counts these from one further on. Where
--- neither says what an op does, named.lua has its rule, or it has none and replay.lua calls the op
--- for each sample.
+-- A rule is a function(replay, entry, meta) that returns the results, or nil if it does not apply.
+-- Most rules follow from the kinds of the arguments in the registry: an elementwise op aligns its
+-- tensors; an op with dimensions shifts them by one. named.lua has the rules of other ops. For an
+-- op without a rule, replay.lua calls the op for each sample.
 
 local bit = require "bit"
 local ffi = require "ffi"
@@ -19,16 +18,16 @@ local rules = {}
 local ELEMENTWISE = C.MOTH_OP_STRIDED
 local NO_INT = -0x8000000000000000LL
 
--- ---- reading and changing a call ----
+-- ---- reading and changing calls ----
 
---- The tensor argument of that name, or nil.
+--- The tensor argument with that name, or nil.
 function rules.tensor(entry, meta, name)
   local arg = meta.by[name]
   local number = arg and tonumber(entry.slots[arg.slot].integer) or 0
   return number > 0 and entry.tensors[number] or nil
 end
 
---- The tensors of a list argument; false where it has none.
+--- The tensors of a list argument; false for an absent one.
 function rules.tensors(entry, meta, name)
   local at, list = meta.by[name].slot, {}
   local first, n = tonumber(entry.slots[at].integer), tonumber(entry.slots[at + 1].integer)
@@ -36,14 +35,14 @@ function rules.tensors(entry, meta, name)
   return list
 end
 
---- An integer argument; nil where it is absent.
+--- An integer argument; nil if absent.
 function rules.int(entry, meta, name)
   local value = entry.slots[meta.by[name].slot].integer
   if value == NO_INT then return nil end
   return tonumber(value)
 end
 
---- A list of integers; nil where it is absent.
+--- A list of integers; nil if absent.
 function rules.ints(entry, meta, name)
   local at = meta.by[name].slot
   local from = ffi.cast("const moth_slot *", entry.slots[at].pointer)
@@ -64,7 +63,7 @@ function rules.choice(meta, arg, name)
   end
 end
 
---- Runs the call with of(x) in the place of each tensor, and edits: argument -> number or list.
+--- Runs the call with of(x) in place of each tensor, and edits: argument -> number or list.
 function rules.call(replay, entry, meta, of, edits)
   local slots, anchors = replay:slots_of(entry, of)
   for name, value in pairs(edits or {}) do
@@ -86,15 +85,15 @@ local function first(...) return (...) end
 
 local function call(...) return (first(rules.call(...))) end
 
---- Whether a tensor is of a half type, whose sums and products in parts round more than once.
+--- Returns true if a tensor has a half type: partial sums and products would round more than once.
 function rules.half(replay, x)
   local dtype = replay:facts(x).dtype
   return dtype == C.MOTH_F16 or dtype == C.MOTH_BF16
 end
 
--- ---- tensors in line ----
+-- ---- aligned tensors ----
 
---- The tensors of a call, without numbers, and the greatest and least of their ranks.
+--- The tensors of a call, without numbers, and the largest and smallest of their ranks.
 function rules.ranks(replay, entry)
   local list, most, least = {}, 0, math.huge
   for k = 1, entry.nin do
@@ -108,8 +107,8 @@ function rules.ranks(replay, entry)
   return list, most, least
 end
 
---- The value of x with `rank` dimensions behind the batch, the new ones in front; without a batch
--- as it is.
+--- The value of x with the batch and `rank` dimensions; new dimensions come after the batch.
+-- Without a batch: unchanged.
 function rules.align(replay, x, rank)
   local y = replay:batched(x)
   if not y then return replay:value(x) end
@@ -121,13 +120,13 @@ function rules.align(replay, x, rank)
   return (ops.reshape(y, shape))
 end
 
---- The shape of a result behind the batch.
+--- The shape of a result without the batch.
 function rules.shape(replay, y)
   return { replay.size, unpack(replay:facts(y).shape) }
 end
 
--- A tensor without dimensions does not decide a dtype, one with a batch does. Where all are of one
--- dtype there is nothing to decide.
+-- Returns true if the batch would change the result's dtype: a 0-d tensor does not decide the
+-- dtype, but with a batch dimension it does. If all tensors have one dtype, nothing changes.
 local function decides_dtype(replay, list, most, least)
   if least > 0 or most == 0 then return false end
   local dtype
@@ -139,7 +138,7 @@ local function decides_dtype(replay, list, most, least)
   return false
 end
 
--- ---- element by element ----
+-- ---- elementwise ops ----
 
 local function elementwise(replay, entry, meta)
   local list, most, least = rules.ranks(replay, entry)
@@ -154,18 +153,18 @@ local function elementwise(replay, entry, meta)
   end)
 end
 
--- ---- along dimensions ----
+-- ---- ops along dimensions ----
 
 local function shifted(d, ndim) return (d < 0 and d + ndim or d) + 1 end
 
---- Lists of dimensions of a tensor with `ndim`, counted from 0, one further on.
+--- Shifts dimensions of a tensor with `ndim` dimensions, counted from 0, by one.
 function rules.shift(list, ndim)
   local out = {}
   for k, d in ipairs(list) do out[k] = shifted(d, ndim) end
   return out
 end
 
--- The result of a 0-d tensor's only dimension, or of all dimensions in a row, has another shape.
+-- Restores the result's shape after a reduction of a 0-d tensor or of all dimensions.
 local function reshaped(replay, entry, got)
   for k, y in ipairs(entry.results) do
     if got and got[k] then got[k] = ops.reshape(got[k], rules.shape(replay, y)) end
@@ -205,14 +204,14 @@ local function along(replay, entry, meta)
   return got
 end
 
--- What `along` says of an op with such arguments, and no others that count or name sizes.
+-- The argument kinds for which `along` applies, if no other argument counts dimensions or sizes.
 local ALONG = { dim = true, ["dim?"] = true, dims = true }
 local NEUTRAL = { tensor = true, mask = true, bool = true, float = true, ["float?"] = true,
                   dtype = true, enum = true, int = true, ["int?"] = true, position = true,
                   scalar = true, element = true, ignored = true, device = true, generator = true,
                   ["tensor?"] = true }
 
--- Whether all arguments are of kinds that a rule knows, at least one of `wanted`.
+-- Returns true if a rule knows the kinds of all arguments, and at least one is in `wanted`.
 local function made_of(meta, wanted)
   local found = wanted == nil
   for _, arg in ipairs(meta.args) do
@@ -222,15 +221,16 @@ local function made_of(meta, wanted)
   return found
 end
 
--- Dimensions that count those of the result, or that say more than where the op works.
+-- Ops whose dimensions count those of the result, or say more than where the op works.
 local OTHER_DIMS = { flatten = true, unsqueeze = true, squeeze = true, diag_embed = true,
                      repeat_interleave = true, unique_all = true, permute = true, roll = true,
                      row_pick = true, row_place = true, spread = true, fft_c2r = true,
                      fft_r2c = true, fft_c2c = true }
 
--- ---- which rule ----
+-- ---- rule lookup ----
 
---- Whether a call writes what is neither its result nor an argument of its own: running statistics.
+--- Returns true if a call writes a tensor that is neither its result nor `self`: running
+-- statistics.
 function rules.keeps_state(entry, meta)
   return meta.by.running_mean and rules.tensor(entry, meta, "running_mean") ~= nil
     and meta.by.training and entry.slots[meta.by.training.slot].integer ~= 0
@@ -239,10 +239,10 @@ function rules.keeps_state(entry, meta)
       == entry.slots[meta.by.max_norm.slot].number
 end
 
---- Whether a random op only looks at the shape of its tensor.
+--- Returns true if a random op uses only the shape of its tensor.
 function rules.like(meta) return meta.name:find "_like$" ~= nil end
 
---- Whether a call draws from a generator that the user gave.
+--- Returns true if a call uses a generator that the user passed.
 function rules.has_generator(entry, meta)
   for _, arg in ipairs(meta.args) do
     if arg.kind == "generator" and entry.slots[arg.slot].integer ~= 0 then return true end
