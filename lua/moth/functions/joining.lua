@@ -10,6 +10,10 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local joining = {}
 
+local function promote(a, b)
+  return require("moth.tensor.types").promote_types(a, b)
+end
+
 local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
@@ -75,17 +79,22 @@ joining.block_diag = define {
   args = { TENSORS },
   scoped = true,
   run = function(tensors)
-    local rows, width, before = {}, 0, 0
+    if #tensors == 0 then refuse("block_diag", "tensors", "at least one tensor is needed", "none") end
+    local rows, height, width, dtype = {}, 0, 0, nil
     for i, x in ipairs(tensors) do
       if x:dim() > 2 then refuse("block_diag", "tensors", "matrices are needed", x) end
-      rows[i] = WIDER[2](x):dim() == x:dim() and x or x:reshape(1, -1)
-      width = width + rows[i]:size(2)
+      x = WIDER[2](x):dim() == x:dim() and x or x:reshape(1, -1)
+      rows[i], height, width = x, height + x:size(1), width + x:size(2)
+      dtype = dtype and dtype ~= x.dtype and promote(dtype, x.dtype) or x.dtype
     end
-    for i, x in ipairs(rows) do
-      rows[i] = ops.pad(x, { before, width - before - x:size(2) })
-      before = before + x:size(2)
+    local y = rows[1]:new_zeros({ height, width }, { dtype = dtype })
+    local down, across = 1, 1
+    for _, x in ipairs(rows) do
+      local h, w = x:size(1), x:size(2)
+      ops.copy_(y:narrow(1, down, h):narrow(2, across, w), x)
+      down, across = down + h, across + w
     end
-    return (ops.cat(rows, 1))
+    return y
   end,
 }
 
