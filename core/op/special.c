@@ -59,6 +59,7 @@ static int polygamma_of_shape(const polygamma_of_args *a, moth_layout *y) {
 static int polygamma_of_cpu(const polygamma_of_args *a, moth_tensor **out) {
   uint64_t arg[3] = {0};
   moth_numbers(out[0]->l.dtype, arg, (double)a->n, 0, 0);
+  if (a->n == 1 && !out[0]->l.device) return map1(moth_bessel.trigamma, out[0], a->input, arg);
   return map1(moth_special.polygamma_of, out[0], a->input, arg);
 }
 

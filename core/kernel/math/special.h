@@ -24,6 +24,7 @@
   F(CURVE, bessel_i1e_slope, FOR_REAL(moth_i1e_slope)(x))             \
   F(WAVE, spherical_j0, FOR_REAL(moth_spherical_j0)(x),               \
     (real)moth_sinc_slope_f64(0, 0, (double)x))                       \
+  F(CURVE, trigamma, FOR_REAL(moth_trigamma)(x))                     \
   F(CURVE, sinc_first, FOR_REAL(moth_sinc_first)(x))                 \
   F(CURVE, erfcx_first, FOR_REAL(moth_erfcx_first)(x))               \
   F(CURVE, log_ndtr_first, FOR_REAL(moth_log_ndtr_first)(x))

@@ -92,12 +92,13 @@ MOTH_SPECIAL double moth_zeta_f64(double s, double q) {
 
 /* -- incomplete gamma functions -- */
 
-/* lgamma of x > 0, by Stirling's series. */
-MOTH_SPECIAL double moth_log_gamma_above(double x) {
-  double product = 1;
-  for (; x < 10; x += 1) product *= x;
+/* log(*product Gamma(x)) for x > 0, by Stirling's series from 10 on. */
+MOTH_SPECIAL double moth_log_gamma_above(double x, double *product) {
+  double steps = 1;
+  for (; x < 10; x += 1) steps *= x;
+  *product = steps;
   const double r = 1 / (x * x);
-  return (x - 0.5) * log(x) - x + SPECIAL_LOG_ROOT_2PI - log(product) +
+  return (x - 0.5) * log(x) - x + SPECIAL_LOG_ROOT_2PI +
          (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
 }
 
@@ -123,7 +124,11 @@ MOTH_SPECIAL double moth_log_lag(double m) {
 
 /* x^a exp(-x) / Gamma(a + 1) */
 MOTH_SPECIAL double moth_gamma_term(double a, double x) {
-  if (a < 20) return exp(a * log(x) - x - moth_log_gamma_above(a + 1));
+  if (a < 20) {
+    double product;
+    const double log_gamma = moth_log_gamma_above(a + 1, &product);
+    return exp(a * log(x) - x - log_gamma) * product;
+  }
   const double off = (x - a) / a, r = 1 / (a * a);
   const double rest = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / a;
   const double lag = x < 0.5 * a ? off - log(x / a) : moth_log_lag(off);
@@ -168,9 +173,9 @@ MOTH_SPECIAL double moth_gamma_beyond(double a, double x) {
   return -power - (1 + power) * a * sum;
 }
 
-/* Both parts of the whole, 1: up to x in *low, beyond it in *high. */
-MOTH_SPECIAL void moth_gamma_parts(double a, double x, double *low, double *high) {
-  const double tiny = 1e-300;
+/* Both parts of the whole, 1: up to x in *low, beyond it in *high; the series and the fraction end
+** at a relative change of `least`. */
+MOTH_SPECIAL void moth_gamma_parts(double a, double x, double least, double *low, double *high) {
   *low = *high = (double)NAN;
   if (!(a >= 0 && x >= 0) || (a == 0 && x == 0) || (isinf(a) && isinf(x))) return;
   if (x == 0 || isinf(a)) *low = 0, *high = 1;
@@ -178,21 +183,21 @@ MOTH_SPECIAL void moth_gamma_parts(double a, double x, double *low, double *high
   else if (a >= SPECIAL_GAMMA_LARGE) moth_gamma_parts_large(a, x, low, high);
   else if (x <= a + 1) {
     double term = 1, sum = 1;
-    for (int k = 1; term > 1e-17 * sum; k++) sum += term *= x / (a + k);
+    for (int k = 1; term > 0.1 * least * sum; k++) sum += term *= x / (a + k);
     *low = moth_gamma_term(a, x) * sum;
     *low = *low > 1 ? 1 : *low;
     *high = a <= 0.1 ? moth_gamma_beyond(a, x) : 1 - *low;
-  } else { /* Lentz's way through the continued fraction */
-    double b = x + 1 - a, c = 1 / tiny, d = 1 / b, h = d, change = 0;
-    for (int k = 1; k < 10000 && fabs(change - 1) > 1e-16; k++) {
-      const double an = -k * (k - a);
+  } else { /* the convergents p / q of the continued fraction; their differences are d / (q q) */
+    double b = x + 1 - a, p = 1, q = b, d = 1, last_p = 0, last_q = 1;
+    for (int k = 1; k < 10000 && d > least * fabs(p * last_q); k++) {
+      const double an = k * (a - k);
       b += 2;
-      d = an * d + b;
-      c = b + an / c;
-      d = 1 / (fabs(d) < tiny ? tiny : d);
-      c = fabs(c) < tiny ? tiny : c;
-      h *= change = c * d;
+      const double next_p = b * p + an * last_p, next_q = b * q + an * last_q;
+      const double by = fabs(next_q) > 1e100 ? 1e-100 : 1;
+      last_p = p * by, last_q = q * by, p = next_p * by, q = next_q * by;
+      d *= fabs(an) * by * by;
     }
+    const double h = p / q;
     *high = moth_gamma_term(a, x) * a * h;
     *low = 1 - *high;
   }
@@ -200,12 +205,12 @@ MOTH_SPECIAL void moth_gamma_parts(double a, double x, double *low, double *high
 
 MOTH_SPECIAL double moth_igamma_f64(double a, double x) {
   double low, high;
-  moth_gamma_parts(a, x, &low, &high);
+  moth_gamma_parts(a, x, 1e-16, &low, &high);
   return low;
 }
 MOTH_SPECIAL double moth_igammac_f64(double a, double x) {
   double low, high;
-  moth_gamma_parts(a, x, &low, &high);
+  moth_gamma_parts(a, x, 1e-16, &low, &high);
   return high;
 }
 

@@ -112,24 +112,30 @@ MOTH_SPECIAL double moth_zeta_above(double s, double q) {
   return sum;
 }
 
-/* The derivative of digamma for x > 0. */
+/* The derivative of digamma: steps up to 10 as one quotient, then the asymptotic series; of numbers
+** below 0 by reflection, pi^2 / sin^2(pi x) - trigamma(1 - x). */
 MOTH_SPECIAL double moth_trigamma_f64(double x) {
-  double sum = 0;
-  for (; x < 10; x += 1) {
-    const double r = 1 / x;
-    sum += r * r;
+  const double p = x > 0 ? x : 1 - x;
+  double over = 0, under = 1, y = p;
+  for (; y < 10; y += 1) {
+    const double square = y * y;
+    over = over * square + under;
+    under *= square;
   }
-  const double r = 1 / x, z = r * r;
+  const double r = 1 / y, z = r * r;
   const double tail = z * (1.0 / 6 - z * (1.0 / 30 - z * (1.0 / 42 - z * (1.0 / 30 -
                       z * (5.0 / 66 - z * (691.0 / 2730 - z * (7.0 / 6)))))));
-  return sum + (r + (0.5 * z + r * tail));
+  const double above = over / under + (r + (0.5 * z + r * tail));
+  if (x > 0) return above;
+  const double part = x - round(x), sine = sin(3.14159265358979323846 * part); /* part: exact */
+  return 9.8696044010893586188 / (sine * sine) - above;
 }
 
 /* The n-th derivative of digamma, n an integer from 0 on. */
 MOTH_SPECIAL double moth_polygamma_f64(double n, double x) {
   if (n == 0) return moth_digamma_f64(x);
   if (x != x) return x;
-  if (n == 1 && x > 0) return moth_trigamma_f64(x);
+  if (n == 1) return moth_trigamma_f64(x);
   const double s = n + 1, sign = fmod(n, 2.0) == 0 ? -1 : 1;
   double sum;
   if (x > 0) {
