@@ -79,7 +79,9 @@ joining.block_diag = define {
   args = { TENSORS },
   scoped = true,
   run = function(tensors)
-    if #tensors == 0 then refuse("block_diag", "tensors", "at least one tensor is needed", "none") end
+    if #tensors == 0 then
+      errors.argument("block_diag", "tensors", "at least one tensor is needed, got none", "E_ARG")
+    end
     local rows, height, width, dtype = {}, 0, 0, nil
     for i, x in ipairs(tensors) do
       if x:dim() > 2 then refuse("block_diag", "tensors", "matrices are needed", x) end
