@@ -567,7 +567,6 @@ TARGET ALONE static void NAME(load)(const moth_fft_side *side, REAL *const *at, 
   for (; near && k < n; k++, x += TWO) {
     const REAL *from = at[0] + k * step;
     VECTOR a = AT(from), b = {0};
-    PREFETCH(from, next);
     if (unit == 2) {
       VECTOR c = AT(from + LANES);
       b = __builtin_shufflevector(a, c, ODDS);
@@ -596,7 +595,6 @@ TARGET ALONE static void NAME(store)(const moth_fft_side *side, REAL *const *at,
   for (; near && k < n; k++, x += TWO) {
     REAL *to = at[0] + k * step;
     VECTOR a = AT(x + re) * scale, b = AT(x + im) * scale;
-    PREFETCH(to, next);
     if (unit == 2) NAME(put_pairs)(to, a, b);
     else {
       TO(to) = a;
