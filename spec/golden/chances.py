@@ -1,11 +1,11 @@
-"""Makes chances.json: what PyTorch's rarer distributions and transforms say of a few values, and
-its divergences of each pair of classes.
+"""Writes chances.json: results of PyTorch's rarer distributions and transforms for a few values,
+and its divergences of each pair of classes.
 
     python3 spec/golden/chances.py > spec/golden/chances.json
 
-As distributions.py, of which the others are; `fixed` are parameters without a gradient, numbers or
-tensors, `order` the names that `slopes` belong to. What PyTorch lacks, or has wrong (`wrong`, with
-the reason there), is left out. All in float64.
+The format is that of distributions.py, which has the other distributions. `fixed` are parameters
+without a gradient, numbers or tensors; `order` are the names of the `slopes`. Results that PyTorch
+lacks, or that are wrong there (`wrong`, with the reason), are left out. All in float64.
 """
 
 import json
@@ -72,7 +72,7 @@ CASES = [  # class, parameters, values, fixed, wrong
      {"slopes": "not 0 above the diagonal"}),
 ]
 
-OF = {  # for each class one to diverge from, and one more
+OF = {  # for each class two distributions for divergences
     "Bernoulli": {"probs": [0.25, 0.75]}, "Poisson": {"rate": [0.5, 2.0]},
     "Beta": {"concentration1": [2.5, 0.75], "concentration0": [1.5, 3.0]},
     "ContinuousBernoulli": {"logits": [-1.5, 3.0]}, "Exponential": {"rate": [0.5, 2.0]},
@@ -102,7 +102,7 @@ OTHERS = {
 WRONG = {("ContinuousBernoulli", "Uniform"): "infinite where it is finite"}
 
 STICKS = [[0.5, -1.0, 0.25], [0.0, 3.0, -0.5]]
-TRANSFORMS = [  # how Lua makes it, it, x
+TRANSFORMS = [  # Lua's constructor, the transform, x
     ("D.AbsTransform()", T.AbsTransform(), REAL),
     ("D.AffineTransform(0.5, -2, 1)", T.AffineTransform(0.5, -2.0, event_dim=1), REAL),
     ("D.SoftplusTransform()", T.SoftplusTransform(), REAL),

@@ -1,9 +1,10 @@
-"""Holds the ONNX files that Moth writes to onnx.checker and to onnxruntime.
+"""Checks the ONNX files that Moth writes with onnx.checker and with onnxruntime.
 
     ./moth spec/golden/write_onnx.lua FOLDER && python3 spec/golden/check_onnx.py FOLDER
 
-The first writes each net of spec/support/onnx_cases.lua as FOLDER/N.onnx, with its inputs, other
-inputs where axes are dynamic, and what Moth makes of both. Needs onnx and onnxruntime; run by hand.
+The first command writes each net of spec/support/onnx_cases.lua as FOLDER/N.onnx, with its inputs,
+other inputs if axes are dynamic, and Moth's results for both. Needs onnx and onnxruntime; run by
+hand.
 """
 
 import json
@@ -45,7 +46,7 @@ def main():
     for row in rows:
         try:
             check(folder, row, worst)
-        except Exception as problem:  # the next case may be told as well
+        except Exception as problem:  # the next case is checked as well
             bad += 1
             print(f"{row['model']} {row['name']}: {str(problem)[:400]}")
     print(f"{len(rows) - bad} of {len(rows)} nets agree, the largest difference is {worst[0]:.2g}")

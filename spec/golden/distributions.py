@@ -1,9 +1,10 @@
-"""Makes distributions.json: what PyTorch's distributions say of a few values.
+"""Writes distributions.json: the results of PyTorch's distributions for a few values.
 
     python3 spec/golden/distributions.py > spec/golden/distributions.json
 
-A case is a class, its parameters, values and, for each method or field there, what it gives, flat,
-in float64; `slopes` are those of sum(log_prob) by the parameters. Positions count from 1.
+A case is a class, its parameters, values and, for each method or field of PyTorch, its result as a
+flat list in float64; `slopes` are the gradients of sum(log_prob) for the parameters. Positions
+count from 1.
 """
 
 import json

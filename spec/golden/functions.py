@@ -1,13 +1,13 @@
-"""Makes functions.json: values and derivatives of functions of one and two real numbers, by mpmath.
+"""Writes functions.json: values and derivatives of functions of one and two numbers, by mpmath.
 
     python3 spec/golden/functions.py > spec/golden/functions.json      (minutes)
 
-Each row: `lua` is how Lua calls it (x, y are float64 tensors), `at` its arguments, and `want` lists
-the value, the first and the second derivative at each point; of two arguments the value, both
+Each row: `lua` is the call in Lua (x, y are float64 tensors), `at` its arguments, and `want` lists
+the value, the first and the second derivative at each point; for two arguments the value, both
 first derivatives and the three second ones. null is a number that is not compared: a derivative
-that does not exist, or one of a function that is constant in steps. "nan", "inf" and "-inf" are
-strings. A derivative without a formula here is mpmath's difference quotient with as many digits as
-make two precisions agree.
+that does not exist, or a derivative of a step function. "nan", "inf" and "-inf" are strings. A
+derivative without a formula here is mpmath's difference quotient, with enough digits that two
+precisions agree.
 """
 
 import json
@@ -44,7 +44,7 @@ ROWS = []
 
 
 def number(v):
-    """A result as JSON has it: rounded to float64."""
+    """A result for JSON: rounded to float64."""
     if v is None:
         return None
     if isinstance(v, mpmath.mpc):
@@ -109,7 +109,7 @@ def one(lua, f, points, d1=None, d2=None, ends=None):
 
 
 def two(lua, points, *functions):
-    """A function of two: itself, its derivatives by x, y, xx, xy and yy, each None if not there."""
+    """A function of two numbers, and its derivatives by x, y, xx, xy and yy, or None."""
     want = [[number(value(f, *p)) if f else None for p in points] for f in functions]
     ROWS.append({"lua": lua, "at": [[p[0] for p in points], [p[1] for p in points]],
                  "want": want})
@@ -187,7 +187,7 @@ one("S.spherical_bessel_j0(x)", lambda x: sphere(x, 0, 1), WAVES + [0.0],
 
 
 def erfc(x):
-    """mpmath's, which does not take large numbers."""
+    """mpmath's erfc, which does not accept large numbers."""
     return mpf(0) if x > 1e4 else mpf(2) if x < -1e4 else mpmath.erfc(x)
 
 

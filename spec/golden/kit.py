@@ -1,4 +1,4 @@
-"""The words that the files under samples/ are written with, and what becomes of a sample.
+"""The functions that the files under samples/ call, and the evaluation of a sample.
 
     add = op("add", "input other", torch.add, "arith")
     add(R(2, 3), R(3), alpha=2)                     # one sample: inputs are drawn from a grid
@@ -6,9 +6,9 @@
     add.raises("E_SHAPE", R(2), R(3))
     exempt("randn", "random: spec/ops/random_spec.lua checks its distribution")
 
-Positional arguments get the names of the second column; dimensions and positions are written as in
-PyTorch, from 0, and leave this file counted from 1. Inputs lie on a grid that f16 and bf16
-hold exactly, so one f64 sample serves all four floating dtypes.
+Positional arguments get the names of the second argument of op(). Dimensions and positions are
+written as in PyTorch, from 0, and converted here to count from 1. Inputs are on a grid that f16 and
+bf16 represent exactly, so one f64 sample is enough for all four floating dtypes.
 """
 
 import math
@@ -38,8 +38,8 @@ def exempt(name, why):
 # ---- inputs ----
 
 class Draw:
-    """A tensor to be drawn when its sample's name is known, so that samples do not depend on each
-    other's order."""
+    """A tensor that is drawn when its sample's name is known, so that samples do not depend on
+    their order."""
 
     def __init__(self, shape, low, high, step, dtype=torch.float64, change=None):
         self.shape, self.low, self.high, self.step = tuple(shape), low, high, step
@@ -62,27 +62,27 @@ class Draw:
 
 
 def R(*shape):
-    """Of both signs, k/16 with |k| <= 127, never 0, distinct up to 254 elements."""
+    """Numbers of both signs, k/16 with |k| <= 127, never 0, distinct up to 254 elements."""
     return Draw(shape, -127, 127, 16, change=lambda x: torch.where(x >= 0, x + 1 / 16, x))
 
 
 def S(*shape):
-    """Small ones of both signs: |k| <= 32, for what grows fast."""
+    """Small numbers of both signs: |k| <= 32, for functions that grow fast."""
     return Draw(shape, -32, 33, 16)
 
 
 def P(*shape):
-    """Positive, 1/16 ... 127/16."""
+    """Positive numbers, 1/16 ... 127/16."""
     return Draw(shape, 1, 128, 16)
 
 
 def U(*shape):
-    """Inside (0, 1): probabilities."""
+    """Numbers inside (0, 1): probabilities."""
     return Draw(shape, 4, 125, 128)
 
 
 def V(*shape):
-    """Inside (-1, 1)."""
+    """Numbers inside (-1, 1)."""
     return Draw(shape, -120, 121, 128)
 
 
@@ -91,7 +91,7 @@ def I(*shape, low=-9, high=10, dtype=torch.int64):
 
 
 def N(n, *shape):
-    """Positions among n, repeated where there are more of them."""
+    """Positions below n, repeated if there are more than n."""
     return Draw(shape, 0, n, 1, torch.int64)
 
 
@@ -180,7 +180,7 @@ class Op:
             PROBLEMS.append(f"{self.name} [{label}] is not stable")
         sample["args"] = [(k, self.shifted(k, v)) for k, v in pairs]
         sample.update(runs[0])
-        # the runner's order: leaves are the floating tensors among the arguments
+        # in the order of golden_run.lua: leaves are the floating tensors among the arguments
         self.samples.append(sample)
 
     def raises(self, code, *args, **named):
@@ -234,7 +234,7 @@ class Op:
         return result
 
     def shifted(self, name, v):
-        """Dimensions and positions as a Lua user counts them."""
+        """Dimensions and positions, counted from 1 as in Lua."""
         def up(x):
             if isinstance(x, torch.Tensor):
                 return torch.where(x >= 0, x + 1, x) if x.dtype == torch.int64 else x
@@ -249,7 +249,7 @@ class Op:
 
 
 def second(grads, leaves):
-    """d/dx of sum(grad_x * v), or None where the gradients do not depend on the inputs."""
+    """d/dx of sum(grad_x * v), or None if the gradients do not depend on the inputs."""
     parts = [(g * direction(g, i)).sum() for i, g in enumerate(grads)
              if g is not None and g.requires_grad]
     if not parts:
@@ -257,15 +257,14 @@ def second(grads, leaves):
     try:
         found = torch.autograd.grad(sum(parts), leaves, allow_unused=True)
     except RuntimeError as problem:
-        if "not impl" in str(problem):  # some have a first derivative alone there
+        if "not impl" in str(problem):  # some functions of PyTorch have only a first derivative
             return None
         raise
     return [None if g is None else g.detach() for g in found]
 
 
 def scales(op, pairs, n, outputs):
-    """What errors are relative to: for products |A||B|, for reductions the sum of |x| that one
-    result takes up."""
+    """The scale of errors: |A||B| for products, the sum of |x| of one result for reductions."""
     if op.kind == "matmul":
         def positive(v):
             if isinstance(v, torch.Tensor):

@@ -1,21 +1,20 @@
-"""Writes spec/golden/data/: what PyTorch makes of the samples in spec/golden/samples/.
+"""Writes spec/golden/data/: PyTorch's results for the samples in spec/golden/samples/.
 
     python3 spec/golden/make.py            # needs PyTorch and NumPy; the specs need neither
 
-Each family becomes FAMILY.json (samples, arguments, where their tensors lie) and FAMILY.bin
-(their elements, little-endian, NaNs canonical). A second run writes the same bytes.
-A tensor in the manifest is {"t": dtype, "s": sizes, "o": offset in bytes}, and "e" the dimensions
-of stride 0 (one element is stored for each), and "c" if no gradient is
-asked for. Values of a sample:
+Each family has FAMILY.json (samples, arguments, offsets of their tensors) and FAMILY.bin (the
+elements, little-endian, NaNs canonical). A second run writes the same bytes. A tensor in the JSON
+is {"t": dtype, "s": sizes, "o": offset in bytes}. It has "e" for the dimensions of stride 0 (one
+element is stored for each), and "c" if it requires no gradient. Fields of a sample:
 
     args      [[name, value], ...]; leaves are the floating tensors without "c", in this order
     y         results; cotangent of element k of result j (from 0): (7(k + 3j) mod 11 - 5) / 8
-    grads     of sum(y * cotangent) by each leaf
-    second    gradient by each leaf of sum(grads * v), v = (5(k + 2i) mod 13 - 6) / 8 of leaf i
+    grads     the gradients of sum(y * cotangent) for each leaf
+    second    gradients of sum(grads * v) for each leaf, v = (5(k + 2i) mod 13 - 6) / 8 of leaf i
     error     the class of error that the call raises
     kind      class of tolerance; `tol` replaces it, `why` says why
-    fixed     dtypes are as stored (else f64 stands for f64, f32, f16 and bf16)
-    layouts   how the test lays the inputs out, beside contiguous
+    fixed     dtypes are as stored (else f64 means f64, f32, f16 and bf16)
+    layouts   layouts of the inputs in the test, in addition to contiguous
 """
 
 import hashlib
@@ -65,7 +64,7 @@ class Blob:
 
 
 def plain(v, blob):
-    """A value as JSON holds it."""
+    """A value for JSON."""
     if isinstance(v, torch.Tensor):
         return blob.put(v)
     if isinstance(v, torch.dtype):
@@ -80,7 +79,7 @@ def plain(v, blob):
 
 
 def layouts(sample, index):
-    """One of the layouts in turn, unless the sample names its own."""
+    """The layouts take turns, unless the sample names its own."""
     if sample.get("layouts") is not None:
         return list(sample["layouts"])
     tensors = [x for _, v in sample["args"] for x in kit.tensors_of(v)]
@@ -117,7 +116,7 @@ def record(sample, index, blob):
 
 
 def digest(family):
-    """Of all that decides what is written of a family."""
+    """A hash of the files that determine a family's data."""
     total = hashlib.sha256()
     for path in (HERE / "kit.py", HERE / "make.py", HERE / "samples" / f"{family}.py"):
         total.update(path.read_bytes())

@@ -2,7 +2,7 @@
 
     python3 spec/golden/onnx_files.py
 
-Each net becomes data/onnx/NAME.onnx; what goes in and what PyTorch makes of it lie together in
+Each net is written to data/onnx/NAME.onnx. Its inputs and PyTorch's results are in
 data/onnx/values.safetensors, as NAME/in/0 and NAME/out/0. Needs PyTorch, onnx and onnxscript.
 """
 
@@ -22,7 +22,7 @@ NAMES = {torch.float32: "F32", torch.int64: "I64", torch.bool: "BOOL"}
 
 
 class Block(nn.Module):
-    """Of a ResNet: two convolutions around which the input goes, through a third one."""
+    """A block of a ResNet: two convolutions, and a shortcut with a third one."""
 
     def __init__(self):
         super().__init__()
@@ -94,7 +94,7 @@ class ViT(nn.Module):
 
 
 class Bert(nn.Module):
-    """Words, positions and a mask, by PyTorch's own encoder."""
+    """Token ids, positions and a mask, with PyTorch's own encoder."""
 
     def __init__(self):
         super().__init__()
@@ -179,7 +179,7 @@ NETS = [  # name, net, inputs, their names, dynamic axes, opset, by the newer ex
 
 
 def strip(path):
-    """Leaves out what tells of the machine: stack traces, docs."""
+    """Removes data about the machine: stack traces, docs."""
     model = onnx.load(path)
     del model.metadata_props[:], model.graph.metadata_props[:], model.graph.value_info[:]
     for part in [*model.graph.node, *model.graph.input, *model.graph.output]:

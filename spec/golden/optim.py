@@ -1,12 +1,12 @@
-"""Makes optim.json: what PyTorch's optimizers do to two parameters in 20 steps, and their
-state dict halfway.
+"""Writes optim.json: two parameters after steps of PyTorch's optimizers, and their state dict
+halfway.
 
     python3 spec/golden/optim.py > spec/golden/optim.json
 
 The loss is sum(p^3) / 8, from the third step on + sum(q^2) / 2, in float64; the parameters are
-recorded after steps 1, 10 and 20. LBFGS, which would be done by then, goes 4 steps on
-sum((p^2 - 1)^2 + p) + 2 sum(q^2) + q0 p1, and is recorded after 1, 2 and 4. Muon takes matrices
-alone, so its p is a column. Names of the options are the same in Lua and in Python.
+recorded after steps 1, 10 and 20. LBFGS would have converged by then, so it makes 4 steps with the
+loss sum((p^2 - 1)^2 + p) + 2 sum(q^2) + q0 p1, recorded after 1, 2 and 4. Muon accepts only
+matrices, so its p is a column. Names of the options are the same in Lua and in Python.
 In the state dict a tensor is {"tensor": its numbers}, and the keys of `state` are strings.
 """
 

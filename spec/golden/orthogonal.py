@@ -1,10 +1,10 @@
-"""Makes orthogonal.json: what PyTorch makes of a weight by parametrizations.orthogonal.
+"""Writes orthogonal.json: a weight with PyTorch's parametrizations.orthogonal.
 
     python3 spec/golden/orthogonal.py > spec/golden/orthogonal.json
 
-In float64, for a Linear without bias. A case has the weight that it began with, what that was
-taken apart into (`original`, and `base`, of which some columns are drawn), and after three steps of
-SGD on the mean of (y - x.sum())^2 the losses and the weight, all as flat lists.
+In float64, for a Linear without bias. A case has the initial weight, its parametrization
+(`original`, and `base`, with some random columns), and, after three steps of SGD on the mean of (y
+- x.sum())^2, the losses and the weight, all as flat lists.
 """
 
 import json

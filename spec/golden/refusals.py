@@ -1,5 +1,5 @@
-"""Writes spec/golden/refusals.json: which changes to the samples of spec/golden/samples/ PyTorch
-refuses, and the sizes of the first result of those that it takes.
+"""Writes spec/golden/refusals.json: changes to the samples of spec/golden/samples/ for which
+PyTorch raises, and the sizes of the first result for the other changes.
 
     python3 spec/golden/refusals.py        # needs PyTorch and NumPy
 
@@ -27,7 +27,7 @@ import kit
 HERE = pathlib.Path(__file__).parent
 SAMPLES = 2  # of an op
 MEMORY = 8 << 30
-LARGE = 10**6  # elements: such a trial is left out
+LARGE = 10**6  # elements: larger trials are left out
 CALLS = {}   # op -> [(label, pairs, count)]
 OPS = {}
 
@@ -46,7 +46,7 @@ def number(v):
 
 
 def changes(op, name, v):
-    """(change, value as a Lua user writes it, changed argument)"""
+    """(change, value as written in Lua, changed argument)"""
     if isinstance(v, torch.Tensor):
         yield "more", None, v.unsqueeze(0)
         if v.dim():
@@ -75,7 +75,7 @@ def outcome(op, pairs, count):
         y = op.call(pairs, count)
         for x in kit.tensors_of(y):
             x.sum() if x.dtype != torch.bool else x.any()
-    except Exception as problem:  # of any class: what matters is that there is one
+    except Exception as problem:  # an exception of any class counts
         return None if "memory" in str(problem) else "raises"
     first = kit.tensors_of(y)
     if first and first[0].numel() > LARGE:
@@ -84,7 +84,7 @@ def outcome(op, pairs, count):
 
 
 def apart(work):
-    """What work() gives in a process of its own; None where that crashes, as PyTorch may."""
+    """The result of work() in a separate process; None if it crashes, as PyTorch may."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,10 +1,10 @@
-"""Makes reparametrize.json: what PyTorch makes of a weight by weight_norm, spectral_norm and prune.
+"""Writes reparametrize.json: a weight with PyTorch's weight_norm, spectral_norm and prune.
 
     python3 spec/golden/reparametrize.py > spec/golden/reparametrize.json
 
 All in float64, for a Linear(3, 2) and a Conv2d(2, 3, 2) whose parameters are sines. A case has the
-weight, the gradients of what it is made of for the loss sum(y^2), and the state dict, all as flat
-lists; dimensions are Lua's.
+weight, the gradients of its original parameters for the loss sum(y^2), and the state dict, all as
+flat lists; dimensions count from 1.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""Makes schedules.json: the learning rates that PyTorch's schedules set in 50 steps.
+"""Writes schedules.json: the learning rates that PyTorch's schedules set in 50 steps.
 
     python3 spec/golden/schedules.py > spec/golden/schedules.json
 
-Each case is a schedule as one writes it in Lua and in Python, for an SGD with momentum of two
-groups, or an Adam. Of the first group every rate is recorded, of the second every tenth; of
-schedules that move the momentum also that.
+Each case is a schedule as written in Lua and in Python, for an SGD with momentum and two groups, or
+an Adam. Every rate of the first group is recorded, every tenth rate of the second group, and the
+momentum of schedules that change it.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""Makes sparse.json: what PyTorch makes of a table of vectors by sparse gradients, in 6 steps.
+"""Writes sparse.json: an embedding table after steps with PyTorch's sparse gradients, 6 steps.
 
     python3 spec/golden/sparse.py > spec/golden/sparse.json
 
 The table is w[i][j] = (7(i + 3j) mod 11 - 5) / 8, of 6 vectors of 2, in float64. A step looks up
-TOKENS[step] (counted from 0), by Embedding with padding_idx 2 or by EmbeddingBag; the loss is the
-sum of (j + 1) x^2 over all x that come out, j counting features from 0. Recorded are
-the table after steps 1, 3 and 6, the coalesced gradient of step 2, its norm, and the state dict
-after step 3. Names of the options are the same in Lua and in Python.
+TOKENS[step] (counted from 0), by Embedding with padding_idx 2 or by EmbeddingBag. The loss is the
+sum of (j + 1) x^2 over all results x; j is the feature, counted from 0. Recorded are the table
+after steps 1, 3 and 6, the coalesced gradient of step 2, its norm, and the state dict after step 3.
+Names of the options are the same in Lua and in Python.
 """
 
 import json

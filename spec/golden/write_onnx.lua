@@ -1,5 +1,5 @@
--- Writes the nets of spec/support/onnx_cases.lua as ONNX files, with what goes in and comes out,
--- for check_onnx.py. ./moth spec/golden/write_onnx.lua FOLDER
+-- Writes the nets of spec/support/onnx_cases.lua as ONNX files, with inputs and results, for
+-- check_onnx.py. ./moth spec/golden/write_onnx.lua FOLDER
 
 local moth = require "moth"
 local json = require "moth.json"

@@ -22,16 +22,16 @@ def samples(f, draw, special=SPECIAL, zero=True, tol=None, why=None):
 
 for name in ("silu", "gelu", "softplus", "logsigmoid", "leaky_relu", "hardtanh", "relu6", "mish",
              "softsign", "tanhshrink"):
-    # NaN in PyTorch (-inf * 0, inf / inf), here what the function tends to
+    # NaN in PyTorch (-inf * 0, inf / inf), here the limit of the function
     ends = {"silu": [inf], "gelu": [inf], "mish": [inf], "softsign": []}.get(name, [inf, -inf])
     samples(op(name, "input", getattr(F, name), "soft"), R,
             special=T([nan, *ends, 0.0, -0.0, 30.0, -30.0]))
-# at 0 the second derivative jumps; PyTorch takes the other side there
+# at 0 the second derivative jumps; PyTorch uses the other one-sided value
 for name in ("elu", "selu", "celu"):
     samples(op(name, "input", getattr(F, name), "soft"), R, zero=False)
 samples(op("hardsigmoid", "input", F.hardsigmoid, "soft"), R, tol=1e-8,
         why="PyTorch's gradient has 1/6 as a float32")
-# -inf is NaN in PyTorch (-inf * 0), here 0 as of every number below -3
+# -inf is NaN in PyTorch (-inf * 0), here 0 as for every number below -3
 samples(op("hardswish", "input", F.hardswish, "soft"), R,
         special=T([nan, inf, 0.0, -0.0, 30.0, -30.0]))
 

@@ -11,7 +11,7 @@ AWKWARD = (T([nan, 1.0, inf, -inf, inf, 0.0, -0.0, 2.0]),
 
 
 def pairs(f, left, right=None, number=1.5, ints=True):
-    """What every function of two tensors is asked."""
+    """The samples of every function of two tensors."""
     right = right or left
     f(left(2, 3), right(2, 3))
     f("rows and columns", left(3, 1), right(5))

@@ -6,8 +6,8 @@ from torch import special
 from kit import I, P, S, T, V, inf, nan, op
 
 WIDE = {"dtypes": ["float64", "float32"], "why": "half types are too coarse for what comes of it"}
-# PyTorch's have no gradients; of J and Y some are off by up to 1e-6, and NaN at infinity
-# (spec/ops/bessel_spec.lua has exact values)
+# PyTorch's functions have no gradients; some of J and Y have errors up to 1e-6, and are NaN at
+# infinity (spec/ops/bessel_spec.lua has exact values)
 CLOSE = {"tol": {"float64": 1e-13, "float32": 2e-6}, "grad": False, **WIDE}
 COARSE = {**CLOSE, "tol": {"float64": 1e-6, "float32": 2e-6}, "why": "PyTorch's is less exact"}
 EVEN = [nan, 0.0, -0.0, 1.0, -1.0, 1.9921875, 2.0, 5.0, -5.0, 25.0, 700.0]

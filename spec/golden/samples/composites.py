@@ -1,4 +1,4 @@
-"""What is made of other ops: images whose elements stand for all that they cover, diagflat."""
+"""Composite functions: diagflat, interpolate with antialias, and others."""
 
 import torch
 import torch.nn.functional as F

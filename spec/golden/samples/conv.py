@@ -14,7 +14,7 @@ LATE = {"tol": {"float16": 4e-3, "bfloat16": 3.2e-2},
 
 
 def each(d, *values):
-    """The same for all dimensions, or one of each."""
+    """One value for all dimensions, or a value for each."""
     return list(values[:d])
 
 

@@ -1,4 +1,4 @@
-"""Tensors made of nothing, and random ones."""
+"""Creation functions, and random tensors."""
 
 import torch
 

@@ -1,5 +1,6 @@
-"""ctc_loss. Slopes are those of the sums over all ways, worked out here: PyTorch's own slope by
-log_probs takes them for the results of a softmax. The values are PyTorch's, which is checked."""
+"""ctc_loss. Gradients are those of the sum over all paths, computed here, because PyTorch's
+gradient for log_probs assumes that they are results of log_softmax. The values are compared with
+PyTorch's."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Boxes: torchvision's functions, written out here from their definitions."""
+"""Boxes: torchvision's functions, written here from their definitions."""
 
 import math
 
@@ -9,7 +9,7 @@ from kit import I, P, R, T, U, exempt, op
 
 
 def boxes(*shape):
-    """Corners with a width and a height above 0."""
+    """Boxes as corners, with a width and a height above 0."""
     return P(*shape, 4).then(lambda x: torch.cat([x[..., :2], x[..., :2] + x[..., 2:] / 4], -1))
 
 

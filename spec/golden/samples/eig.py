@@ -1,4 +1,4 @@
-"""Eigenvalues of matrices that need not be symmetric, reflections, and factors taken apart."""
+"""Eigenvalues of general matrices, Householder reflections, and functions of factors."""
 
 import torch
 import torch.linalg as la
@@ -9,7 +9,7 @@ LAPACK = {"dtypes": ["float64", "float32"], "why": "LAPACK computes in these"}
 
 
 def M(*shape):
-    """Far from singular, with eigenvalues far apart."""
+    """A matrix that is far from singular, with well separated eigenvalues."""
     n = torch.arange(1.0, 1 + min(shape[-2:]), dtype=torch.float64)
 
     def spread(x):
@@ -20,12 +20,12 @@ def M(*shape):
 
 
 def D(*shape):
-    """Symmetric and positive-definite."""
+    """A symmetric positive-definite matrix."""
     return M(*shape).then(lambda x: (x + x.mT) / 2)
 
 
 def C(*shape):
-    """With complex eigenvalues, far apart."""
+    """A matrix with complex eigenvalues, well separated."""
     def turn(x):
         x = x / 4
         for i in range(0, shape[-1] - 1, 2):

@@ -1,4 +1,4 @@
-"""Sampling at the places of a grid."""
+"""Sampling at the positions of a grid."""
 
 import torch
 import torch.nn.functional as F
@@ -11,7 +11,7 @@ f = op("grid_sample", "input grid mode padding_mode align_corners",
 
 
 def far(*shape):
-    """Also outside, and at no kink: odd multiples of 1/32 are no centres of elements here."""
+    """Positions, also outside, without kinks: odd multiples of 1/32 are no centres of elements."""
     return S(*shape).then(lambda x: (x * 16 * 2 + 1) / 32)
 
 

@@ -1,4 +1,4 @@
-"""Picking and placing elements by positions and masks."""
+"""Gather and scatter of elements by positions and masks."""
 
 import torch
 import torch.nn.functional as F

@@ -1,4 +1,4 @@
-"""Layers that are made of others: pools by norms and back, norms and orders of channels."""
+"""Composite layers: lp_pool, max_unpool, local_response_norm, channel_shuffle."""
 
 import torch.nn.functional as F
 

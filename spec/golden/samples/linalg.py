@@ -9,7 +9,7 @@ LAPACK = {"dtypes": ["float64", "float32"], "why": "LAPACK computes in these"}
 
 
 def M(*shape):
-    """Far from singular, with singular values far apart."""
+    """A matrix that is far from singular, with well separated singular values."""
     n = torch.arange(1.0, 1 + min(shape[-2:]), dtype=torch.float64)
 
     def spread(x):
@@ -20,12 +20,12 @@ def M(*shape):
 
 
 def D(*shape):
-    """Symmetric and positive-definite."""
+    """A symmetric positive-definite matrix."""
     return M(*shape).then(lambda x: (x + x.mT) / 2)
 
 
 def signs(v):
-    """Of columns: 1 or -1, so that the first entry above a tenth of the largest is positive."""
+    """The sign of each column: with it the first entry above a tenth of the largest is positive."""
     v = v.detach()
     if v.shape[-2] == 0:
         return torch.ones_like(v.sum(-2, keepdim=True))
@@ -171,7 +171,7 @@ def lstsq(A, B, rcond=None):
     x = la.lstsq(A, B, rcond=rcond).solution
     if A.shape[-2] <= A.shape[-1]:
         return x
-    return x, (A @ x - B).square().sum(-2)  # which PyTorch leaves out for its usual driver
+    return x, (A @ x - B).square().sum(-2)  # PyTorch does not compute them with its default driver
 
 
 f = linalg("lstsq", "A B", lstsq)
@@ -333,7 +333,7 @@ f("of rank 1", T([[1.0, 2.0], [2.0, 4.0]]), 1e-3, grad=False)
 f("one element", T([[-4.0]]))
 
 def triangle(L, upper):
-    """What is read: PyTorch has a gradient for the rest as well."""
+    """The triangle that is read: PyTorch has a gradient for the rest as well."""
     return L.triu() if upper else L.tril()
 
 

@@ -1,5 +1,4 @@
-"""Functions of numbers: special functions, running sums of exponentials, slopes, statistics,
-positions."""
+"""Functions of numbers: special functions, logcumsumexp, gradient, statistics, positions."""
 
 import torch
 from torch import special

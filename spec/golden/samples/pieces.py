@@ -1,4 +1,4 @@
-"""Tensors put together and taken apart, and windows."""
+"""Functions that join and split tensors, and windows."""
 
 import torch
 
@@ -49,7 +49,7 @@ f("too many", R(2), r=3)
 f("int64", I(4))
 
 f = op("vander", "x N increasing", torch.vander, "math")
-# PyTorch overwrites what its gradient needs; Moth's is in coverage_spec
+# PyTorch overwrites a tensor that its gradient needs; coverage_spec checks Moth's gradient
 f(P(3), grad=False)
 f(P(3), N=4, increasing=True, grad=False)
 f(R(3), N=2, grad=False)

@@ -1,4 +1,4 @@
-"""Floats rounded to what few integers can say. Scales are powers of two, so that halves are met."""
+"""Fake quantization. Scales are powers of two, so that halves occur."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Elements in another order, repeated, or spread over new dimensions."""
+"""Permuted, repeated and expanded tensors."""
 
 import torch
 

@@ -9,7 +9,7 @@ AWKWARD = T([[1.0, nan, 2.0], [inf, 1.0, -1.0], [inf, -inf, 0.0], [-inf, 2.0, 3.
 
 def over_dims(f, draw, empty=True, ints=True, bools=False, special=True,
               uint8=True):
-    """What every reduction over any dims is asked."""
+    """The samples of every reduction over any dims."""
     f(draw(2, 3))
     f(draw(2, 3), 1)
     f(draw(2, 3), 0)
@@ -110,7 +110,7 @@ for name in ("argmax", "argmin"):
 
 for name in ("all", "any"):
     f = op(name, "input dim", getattr(torch, name))
-    # all and any of uint8 are uint8 in PyTorch, bool here as of every other dtype
+    # all and any of uint8 are uint8 in PyTorch, but bool here, as for every other dtype
     over_dims(f, R, bools=True, special=False, uint8=False)
     f("zeros", T([[0.0, 1.0, nan], [1.0, 1.0, 1.0], [0.0, -0.0, 0.0]]), 1)
 

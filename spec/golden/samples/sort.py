@@ -1,4 +1,4 @@
-"""Order: sorting, the largest, counting, searching."""
+"""Sorting, extremes, counting, searching."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Sparse tensors: what they are made of is compared elsewhere."""
+"""Sparse tensors. Other samples compare their parts."""
 
 from kit import exempt
 

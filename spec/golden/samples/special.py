@@ -1,10 +1,10 @@
-"""erfinv, lgamma and its slopes."""
+"""erfinv, lgamma and its derivatives."""
 
 import torch
 
 from kit import P, V, I, T, inf, nan, op
 
-# in half types an argument near a pole or near 1 is too coarse for what comes of it
+# half types are too coarse for arguments near a pole or near 1
 for name, draw, special in (
         ("erfinv", V, T([nan, inf, 0.0, 1.0, -1.0, 1.5, 0.9921875, -0.9921875])),
         ("lgamma", P, T([nan, inf, 0.0, -0.0, 1.0, 2.0, -1.0, -2.5, -0.5, 40.0])),
@@ -18,7 +18,7 @@ for name, draw, special in (
     f("special values", special, grad=False)
     f("int64", I(5, low=1) if name != "erfinv" else I(3, low=-1, high=2))
 
-# PyTorch's trigamma ends its series early, and is off by up to 2e-9
+# PyTorch's trigamma ends its series early, and has errors up to 2e-9
 COARSE = {"tol": {"float64": 2e-9}, "why": "PyTorch's is less exact"}
 f = op("polygamma", "n input", torch.polygamma, "soft")
 f(0, P(2, 3))

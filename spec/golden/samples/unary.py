@@ -8,7 +8,7 @@ SPECIAL = T([nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 1.5, 2.5])
 
 
 def samples(f, draw, ints=True, special=SPECIAL, floats_of_ints=False):
-    """What every elementwise function is asked."""
+    """The samples of every elementwise function."""
     f(draw(2, 3))
     f("0-d", draw())
     f("empty", draw(0, 3))

@@ -9,7 +9,7 @@ T3 = (2, 3, 5)
 
 
 def dtypes(f, *args, **named):
-    """The same of integers, bools, and one element."""
+    """Samples with integers, bools, and one element."""
     f("int64", I(2, 3), *args, **named)
     f("bool", B(2, 3), *args, **named)
     f("float16", T([[1.5, 2.5, nan], [inf, 0.0, -1.0]], torch.float16), *args, grad=False, **named)
