@@ -54,7 +54,7 @@ void __sanitizer_cov_trace_pc(void) { /* gcc calls it in each basic block */
   if (at - base < TEXT && !text[at - base]) text[at - base] = 1;
 }
 
-/* Lua's marks: a global pointer, which the instrumented files take. */
+/* Lua's marks: a global pointer, which the instrumented files read. */
 static const char GIVE[] =
     "rawset(_G, 'MOTH_MARKS', require('ffi').cast('uint8_t *', (...)))\n";
 

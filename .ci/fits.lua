@@ -1,6 +1,6 @@
--- Checks that each launch fits its GPU: compares nvcc's resources of a kernel (registers, shared
--- memory, threads) with the launches of specs on the GPU emulator (cuda/emulator/,
--- MOTH_EMULATED_LOG).
+-- Checks that each launch fits its GPU: compares the resources of a kernel that nvcc prints
+-- (registers, shared memory, threads) with the launches of specs on the GPU emulator
+-- (cuda/emulator/, MOTH_EMULATED_LOG).
 --
 --   luajit .ci/fits.lua [--all] KERNELS EMULATOR CARD=LOG...    a CARD: 75 80 86 89 90 100
 --
@@ -9,8 +9,9 @@
 -- launch, with its block, registers, shared memory and blocks a multiprocessor. KERNELS is the
 -- output of nvcc with --resource-usage; the last entry of a kernel counts. Needs nm.
 
--- Of a multiprocessor: threads, blocks, bytes of shared memory; of a block: bytes; and the bytes
--- that the system reserves in each block. CUDA C++ Programming Guide, "Technical Specifications".
+-- Limits of a multiprocessor: threads, blocks, bytes of shared memory; the bytes of a block; and
+-- the bytes that the system reserves in each block. CUDA C++ Programming Guide, "Technical
+-- Specifications".
 local CARDS = {
   ["75"] = { code = "75", threads = 1024, blocks = 16, room = 65536, most = 65536, own = 0 },
   ["80"] = { code = "80", threads = 2048, blocks = 32, room = 167936, most = 166912, own = 1024 },
@@ -52,7 +53,7 @@ local function compiled(told, code)
   return kernels
 end
 
--- Address of a function in the emulator -> name.
+-- The address of a function in the emulator -> its name.
 local function places(stand_in)
   local names = {}
   for line in lines("nm '" .. stand_in .. "'") do

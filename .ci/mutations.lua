@@ -106,7 +106,7 @@ local function only_bodies(lines)
   return lines
 end
 
--- ---- places in a line ----
+-- ---- positions in a line ----
 
 -- All matches of a pattern with one capture: first, last, text.
 local function each(line, pattern, visit)
@@ -161,13 +161,13 @@ rules["comparison flipped"] = function(code, add, language)
   end)
 end
 
--- C: all that a macro is, where it is at least 1024 or shifted: nearly always a choice for speed.
+-- C: a macro that is only a number of at least 1024 or a shifted one: nearly always for speed.
 local function is_macro(head, number, tail)
   return head:find "^%s*%(?$" and
     (tail:find "^%s*<<%s*%d+%)%s*$" or number >= 1024 and tail:find "^%s*$")
 end
 
--- C: the size in the declaration of an array, which makes no difference where it grows.
+-- C: the size in the declaration of an array; a larger size changes nothing.
 local function is_size(head, tail)
   return head:find "^%s*[%a_][%w_ ]*[%s*][%a_][%w_]*%[$" and tail:find "^%];"
 end

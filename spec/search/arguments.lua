@@ -81,10 +81,10 @@ local function count(kind, wrong, outcome)
 end
 
 -- Calls fn with each argument in turn replaced.
--- @param title  what is printed
--- @param names  any of which a message has to have
--- @param args   of the signature
--- @param make   function() -> a fresh list of the right values, by position
+-- @param title  the printed name of the function
+-- @param names  a message must contain one of these
+-- @param args   the arguments of the signature
+-- @param make   function() -> a new list of the right values, by position
 local function search(title, names, args, fn, make)
   local ok, values = pcall(make)
   if not ok or not values or not pcall(fn, values) then return false end
@@ -115,7 +115,7 @@ local function skipped(name)
   return only and not name:find(only)
 end
 
--- The values of a call's arguments by position, with those given by name put there.
+-- The values of a call's arguments by position, including those passed by name.
 local function by_position(sig, packed)
   local n, last = packed.n, packed[packed.n]
   local values = {}
@@ -158,7 +158,7 @@ local function search_function(full, name, fn)
   if not example or #sig.args == 0 then return end
   local args = without_out(sig)
   local found = search(full, {name, sig.name}, args, function(list)
-    local y = fn(unpack(list, 1, #args)) -- no tail call: the line of it would be lost
+    local y = fn(unpack(list, 1, #args)) -- no tail call, which would lose the line
     return y
   end, function() return by_position(sig, example.arguments()) end)
   if found then functions = functions + 1 else unsearched[#unsearched + 1] = full end
@@ -166,7 +166,7 @@ end
 
 -- ---- classes ----
 
--- What a sample gives a class, and an instance.
+-- The arguments of a sample for a class, and for an instance.
 local function calls_of(path, space, name)
   local signature = space[name].signature
   local line, lines_of = samples.of(path, signature and bind.signature(signature))
@@ -210,7 +210,7 @@ local function search_class(path, space, name)
       return instance
     end, function() return by_position(sig, arguments()) end)
   end
-  if not called or path:find "^data" then return end -- which are walked, not called
+  if not called or path:find "^data" then return end -- data loaders are not called
   local args = {}
   local forward = type(Class.forward) == "function"
     and require("moth.base.class").written(Class.forward)

@@ -1,19 +1,19 @@
 --- extremes.lua -- a search for wrong numbers at the ends of the range, run by hand.
 --
 --     ./moth spec/search/extremes.lua             all functions
---     ./moth spec/search/extremes.lua softmax     those whose names match a Lua pattern
+--     ./moth spec/search/extremes.lua softmax     names that match a Lua pattern
 --     MOTH_SEARCH_ALL=1 ./moth spec/search/extremes.lua      accepted differences too
 --
 -- Every differentiable op of the registry, and every function of moth, moth.special, moth.linalg
 -- and moth.nn.functional that is written in Lua, is called as its examples say, with its float
 -- tensors at extreme points: value, first and second derivative in f32 are compared with those of
--- the same inputs in f64. f32 is wrong where it is infinite or NaN and f64 is a number that f32
--- can hold, and where it is further off than rounding explains. Where f64 has no number, or one
--- beyond f32, nothing is known; spec/cases has such values from mpmath.
+-- the same inputs in f64. f32 is wrong if it is infinite or NaN and f64 is a number that f32 can
+-- hold, or if the difference is larger than rounding explains. If f64 is not finite, or is beyond
+-- f32, nothing is known; spec/cases has values from mpmath for these points.
 --
--- A point is put into one element, into all elements of a tensor, or as a factor of all; into each
--- tensor by itself and into all of them. A line is printed for each function, with a column for
--- each point: `compared` or `compared/wrong`; then what is wrong, and how to call it.
+-- A point replaces one element or all elements of a tensor, or multiplies all; in each tensor
+-- separately and in all tensors. A line is printed for each function, with a column for each point:
+-- `compared` or `compared/wrong`; then the wrong values with their calls.
 
 local moth = require "moth"
 local bind = require "moth.binding.bind"
@@ -28,7 +28,7 @@ local POINTS = {
 }
 local LARGEST = 3.4028234e38
 local RELATIVE = {1e-4, 1e-3, 1e-2} -- of the largest number of a result: value and derivatives
-local NOISE = 2e-6 -- of the largest number of what was differentiated, which f32 has rounded
+local NOISE = 2e-6 -- of the largest number of the differentiated value, which f32 has rounded
 
 -- Where PyTorch 2.15 is wrong in f32 too, and the numbers here are right:
 --   prod, cumprod           gradients 0 or NaN of {1e-25, 1e-25, 1e25, 1e25}, and behind a zero
@@ -126,7 +126,7 @@ local function tensors_of(v, list)
   return list
 end
 
--- The sum of the results, each element by a weight of its own, so that none cancels another.
+-- The sum of the results with a different weight for each element, so that elements do not cancel.
 local function weighted(list)
   local total
   for _, y in ipairs(list) do
@@ -139,7 +139,7 @@ local function weighted(list)
   return total
 end
 
--- Values, gradients and gradients of those of f, each a list of f64 tensors by name.
+-- Values, first and second derivatives of f, each a list of f64 tensors by name.
 local function three(fn, arguments, order, inputs)
   local given = registry.replace(arguments, inputs)
   local out = tensors_of({fn(unpack(given, 1, given.n))}, {})
@@ -175,7 +175,7 @@ local function list_of(x)
   return type(t) == "table" and t or {t}
 end
 
--- How many numbers were compared, and the first that is wrong, in words.
+-- The count of compared numbers, and the first wrong one as text.
 local function compare(narrow, wide, level, before)
   local n, unknown, wrong, text, most = 0, 0, 0, nil, 0
   for i, y in ipairs(wide) do
@@ -205,7 +205,7 @@ local function compare(narrow, wide, level, before)
   return n, unknown, wrong, text, most
 end
 
--- The tensors of an example with a point in tensor `which` (0: in all), put there as `mode` says.
+-- The tensors of an example with a point in tensor `which` (0: in all), as `mode` says.
 local function placed(order, drawn, which, mode, value)
   local list = {}
   for i, x in ipairs(order) do
@@ -246,7 +246,7 @@ local function accepted(name, point, level)
   end
 end
 
--- Of matrices that must not be singular only multiples are tried.
+-- Matrices that must not be singular are only multiplied.
 local function modes_of(domain)
   return (domain == "matrix" or domain == "symmetric") and {"factor"} or {"one", "all", "factor"}
 end
