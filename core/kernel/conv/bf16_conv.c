@@ -1,19 +1,19 @@
 /* bf16_conv.c -- convolution of bf16 on processors that multiply pairs of bf16. Two neighbors along
-** the summed dimension (channels, filters or images) become one 32-bit word. im2col.h lays words
-** out and reads them like f32 numbers, with a tile that multiplies pairs.
+** the summed dimension (channels, filters or images) become one 32-bit word. im2col.h copies words
+** like f32 numbers; its tile multiplies the pairs in them.
 */
 #include "im2col.h"
 #include "kernel/gemm/bf16_product.h"
 #include "base/alloc.h"
 
 #define INTERLEAVED_PER_NS 6.0
-#define FEW 16 /* filters, for which tiles would be mostly empty */
+#define LEAST_FILTERS 16 /* filters; with fewer, tiles would be mostly empty */
 
-/* In each of `items` groups, k rows become half as many rows of words. */
+/* Interleaves pairs of rows: in each of `items` groups, k rows become (k + 1) / 2 rows of words. */
 typedef struct interleave {
-  int64_t items, k, length; /* of a row */
-  int64_t apart, from;      /* from row to row, from group to group; */
-  int64_t step, into;       /* ... of the words */
+  int64_t items, k, length; /* length: of a row */
+  int64_t apart, from;      /* steps from row to row and from group to group; */
+  int64_t step, into;       /* ... and the same for the words */
   const void *x;
   uint32_t *words;
 } interleave;
@@ -28,13 +28,13 @@ static void interleave_some(int64_t first, int64_t last, int thread, const void 
                     v->apart, 1, v->length, v->length);
 }
 
-/* Rows that follow each other, group after group. */
+/* The layout of contiguous rows, group after group. */
 static interleave in_order(const void *x, int64_t items, int64_t k, int64_t length) {
   return (interleave){.items = items, .k = k, .length = length, .apart = length, .from = k * length,
                  .step = length, .into = half(k) * length, .x = x};
 }
 
-/* Images, item by item. */
+/* The layout of images that are paired with each other, for each channel. */
 static interleave of_images(const void *x, int64_t items, int64_t n, int64_t length) {
   return (interleave){.items = items, .k = n, .length = length, .apart = items * length,
                  .from = length, .step = items * length, .into = length, .x = x};
@@ -84,7 +84,7 @@ int moth_bf16_conv_forward(moth_ctx *ctx, const moth_conv *c, const void *x, con
 int moth_bf16_conv_input(moth_ctx *ctx, const moth_conv *c, const void *dy, const void *weight,
                      float *dx) {
   int64_t k = c->filters / c->groups, area = c->w.kernel[0] * c->w.kernel[1];
-  if (k < FEW) return MOTH_DECLINED;
+  if (k < LEAST_FILTERS) return MOTH_DECLINED;
   moth_conv halved = *c;
   halved.filters = half(k) * c->groups;
   pair p;

@@ -1,27 +1,29 @@
-/* col2im.c -- the gradient of convolution's images if they have few channels or large borders: the
-** flipped filters times dy are columns, which are added to the images (col2im).
+/* col2im.c -- the gradient of convolution's images if they have few channels or large borders. The
+** product of the flipped filters and dy has a column for each window; columns are added to the
+** images (col2im).
 */
 #include "im2col.h"
 #include "tensor/shape.h"
 #include "base/alloc.h"
 
-#define COLUMN_BYTES (256 << 10) /* of the columns that are added up at a time */
+#define COLUMN_BYTES (256 << 10) /* bytes of columns that are computed at a time */
 #define MOST_BYTES (16 << 20)
 #define NS_PER_FMA 0.02
 
 typedef struct job {
   const moth_conv *c;
   const moth_tile *tile;
-  int64_t filters, channels, p, padded; /* windows of an image; rounded up to whole tiles */
+  /* p: windows of an image; padded: p rounded up to whole tiles */
+  int64_t filters, channels, p, padded;
   int64_t area;                         /* taps of a channel */
-  int64_t at_once, parts;               /* channels whose columns are made at a time */
-  int64_t thread_floats;                         /* floats */
+  int64_t at_once, parts; /* channels whose columns are computed at a time; number of such parts */
+  int64_t thread_floats;                         /* floats of scratch for a thread */
   float *packed, *scratch, *dx;
   const float *dy, *weight;
   int64_t *off;
 } job;
 
-/* Adds the columns of some channels to the image. */
+/* Adds the columns of some channels to an image. */
 static void scatter(const job *j, int64_t channels, const float *col, float *x) {
   const moth_window *w = &j->c->w;
   for (int64_t tap = 0; tap < channels * j->area; tap++, col += j->padded) {
@@ -40,7 +42,7 @@ static void scatter(const job *j, int64_t channels, const float *col, float *x) 
   }
 }
 
-/* Columns of the windows from q on: product of a panel of m taps and dy. */
+/* Computes columns of the windows from q on: the product of a panel of m taps with dy. */
 static void panel(const job *j, int m, const float *a, const float *dy, float *col) {
   static const float zero[MOTH_TILE_MOST];
   const int64_t chain = j->tile->chain;
@@ -54,7 +56,7 @@ static void panel(const job *j, int m, const float *a, const float *dy, float *c
     }
 }
 
-/* The gradients of the channels from c on of one image and group. */
+/* Computes the gradient of n channels, from c on, of one image and group. */
 static void some_channels(const job *j, int64_t g, int64_t n, int64_t c, float *scratch) {
   const moth_window *w = &j->c->w;
   int64_t channels = j->channels - c < j->at_once ? j->channels - c : j->at_once;
@@ -84,8 +86,8 @@ static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) 
   }
 }
 
-/* Packs the flipped filters, panel by panel as some_channels reads them. */
-static void pack_turned(const job *j) {
+/* Packs the flipped filters in panels, in the order in which some_channels reads them. */
+static void pack_flipped(const job *j) {
   int64_t taps = j->channels * j->area;
   float *to = j->packed;
   for (int64_t g = 0; g < j->c->groups; g++)
@@ -127,7 +129,7 @@ int moth_col2im_input(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c, 
   j.packed = (float *)(void *)(j.off + j.filters);
   j.scratch = j.packed + c->channels * j.area * j.filters;
   for (int64_t i = 0; i < j.filters; i++) j.off[i] = i * j.padded;
-  pack_turned(&j);
+  pack_flipped(&j);
   double fma = (double)(j.filters * j.area * j.at_once) * (double)j.p;
   int status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA, run_tasks, &j);
   moth_dealloc(ctx, j.off, bytes);

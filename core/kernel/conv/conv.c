@@ -1,7 +1,7 @@
 /* conv.c -- convolution as a matrix product, image by image: the windows become the columns of a
 ** matrix (im2col; Chellapilla, Puri & Simard 2006), which is multiplied by the filters. A 1x1
-** kernel without stride or padding needs no copy. This code serves f64 and machines without vector
-** instructions, and is the reference; f32 uses im2col.c if the shape suits, and bf16 uses
+** kernel without stride or padding needs no copy. This code computes f64, machines without vector
+** instructions, and shapes that the faster methods decline. f32 tries im2col.c first, bf16
 ** bf16_conv.c.
 */
 #include "conv.h"
@@ -22,18 +22,18 @@
 #define NAME(f) f##_f64
 #include "conv_real.h"
 
-/* Whether im2col.c is tried. */
+/* True if im2col.c may compute this convolution. */
 static bool suits(int dtype, const moth_conv *c) {
   return dtype == MOTH_F32 && c->n;
 }
 
-/* The sizes of one image's products: filters (m, k) times columns (k, p) for each group. */
+/* The sizes of the products of one image: filters (m, k) times columns (k, p) for each group. */
 typedef struct plan {
-  int64_t size;          /* of an element */
-  int64_t m, k, p;       /* filters and taps of a group, windows of an image */
-  int64_t channels;      /* of a group */
+  int64_t size;          /* bytes of an element */
+  int64_t m, k, p;       /* filters and taps of a group; windows of an image */
+  int64_t channels;      /* channels of a group */
   int64_t image;          /* elements of a group's channels */
-  bool direct;           /* the channels are the columns */
+  bool direct;           /* the image itself is the column matrix */
   int64_t bytes;
   char *col;
 } plan;
@@ -76,7 +76,7 @@ static void fill_bias(int dtype, int64_t m, int64_t p, const void *bias, void *y
     }
 }
 
-/* -- windows as large as their images: a matrix product for all images at once -- */
+/* -- windows as large as their images: one matrix product for all images -- */
 
 static bool is_whole(const moth_window *w) {
   for (int i = 0; i < 2; i++)
@@ -119,7 +119,7 @@ static int whole_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const char
   return status;
 }
 
-/* -- the three -- */
+/* -- forward, and the two gradients -- */
 
 static bool suits_bf16(const moth_conv *c) {
   return c->n && !is_whole(&c->w) && !moth_is_depthwise(c);
@@ -139,7 +139,7 @@ int moth_conv_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *
     status = moth_im2col_forward(ctx, moth_tile_best(), c, x, weight, bias, y);
   if (status != MOTH_DECLINED) return status;
   status = plan_open(ctx, dtype, c, &q);
-  for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an image, group by group */
+  for (int64_t i = 0; !status && i < c->n * c->groups; i++) { /* an item is a group of an image */
     int64_t group = i % c->groups;
     const char *xi = (const char *)x + i * q.image * q.size;
     const char *wi = (const char *)weight + group * q.m * q.k * q.size;
@@ -167,7 +167,7 @@ int moth_conv_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy
     status = moth_im2col_input(ctx, moth_tile_best(), c, dy, weight, dx);
   if (status != MOTH_DECLINED) return status;
   status = plan_open(ctx, dtype, c, &q);
-  if (!status && !q.direct && c->n) /* columns are added up in it */
+  if (!status && !q.direct && c->n) /* columns are added to dx */
     memset(dx, 0, (size_t)(c->n * c->groups * q.image * q.size));
   for (int64_t i = 0; !status && i < c->n * c->groups; i++) {
     const char *wi = (const char *)weight + i % c->groups * q.m * q.k * q.size;
@@ -212,7 +212,7 @@ int moth_conv_weight(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x
   return status;
 }
 
-/* -- columns as a result -- */
+/* -- im2col and col2im as ops -- */
 
 int moth_columns(moth_ctx *ctx, int dtype, const moth_window *w, int64_t n, int64_t channels,
                  const void *x, void *columns) {

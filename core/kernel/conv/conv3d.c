@@ -1,11 +1,12 @@
-/* conv3d.c -- convolution of volumes by convolution of images: the slices that the taps along the
-** depth see are further channels. A window sees KD slices of a channel, so filters (O, C, KD, KH,
-** KW) are, without a copy, filters (O, C KD, KH, KW) for images of C KD channels. Some images at a
-** time are gathered and convolved, and their results scattered; how many does not depend on the
-** number of threads.
+/* conv3d.c -- convolution of volumes by convolution of images. A window covers KD slices of a
+** channel. If these slices become channels, filters (O, C, KD, KH, KW) are, without a copy, filters
+** (O, C KD, KH, KW) of images with C KD channels. A chunk of images at a time is gathered and
+** convolved, and the results are scattered. The size of a chunk does not depend on the number of
+** threads.
 **
-** If the filters extend along the depth only, volumes are already images of D rows, as wide as a
-** slice has elements. If one window spans all slices, they are already in gathered order.
+** If the filters extend along the depth only, a volume already is an image of D rows, and a row has
+** the elements of a slice. If one window covers all slices, the volume already has the gathered
+** layout.
 */
 #include "conv3d.h"
 #include "tensor/shape.h"
@@ -14,17 +15,17 @@
 
 #include "base/threads.h"
 
-#define CHUNK_BYTES (4 << 20) /* of slices and results at a time, if an image is no larger */
+#define CHUNK_BYTES (4 << 20) /* bytes of slices and results in a chunk of several images */
 #define BYTES_PER_NS 8.0
 
-/* Slices of volumes (n, channels, depth), as windows along the depth see them: (n out, channels
-** taps). Results have one tap in one place. */
+/* The slices of volumes (n, channels, depth) that windows along the depth cover: (n out, channels
+** taps). For results, taps is 1 and out is depth. */
 typedef struct slices {
   int64_t channels, depth, out, taps, stride, padding, step;
   int64_t plane; /* elements of a slice */
   int dtype;
-  bool lie_so;   /* as gathered */
-  int64_t first, images; /* of the n out, in `at` */
+  bool in_place;   /* volumes have the gathered layout */
+  int64_t first, images; /* the images, of n out, that `at` has */
   char *volume, *scratch, *at;
 } slices;
 
@@ -32,7 +33,7 @@ typedef struct job {
   moth_conv flat;
   slices x, y;
   int64_t images, chunk, bytes;
-  char *scratch, *part; /* part: a chunk's gradient of the filters */
+  char *scratch, *part; /* part: the gradient of the filters from one chunk */
 } job;
 
 static int real_of(int dtype) { return dtype == MOTH_BF16 ? MOTH_F32 : dtype; }
@@ -47,13 +48,13 @@ static slices written_to(int dtype, void *volume) {
 
 static int64_t slice_bytes(const slices *s) { return s->plane * moth_dtype_size[s->dtype]; }
 
-/* -- moving slices -- */
+/* -- gathering and scattering slices -- */
 
 static void gather_some(int64_t first, int64_t last, int thread, const void *arg) {
   const slices *s = arg;
   const int64_t bytes = slice_bytes(s), taps = s->taps, depth = s->depth;
   (void)thread;
-  for (int64_t i = first; i < last; i++) { /* a channel of an image */
+  for (int64_t i = first; i < last; i++) { /* an item is a channel of an image */
     const int64_t image = s->first + i / s->channels, c = i % s->channels;
     const char *from = s->volume + (image / s->out * s->channels + c) * depth * bytes;
     char *to = s->at + i * taps * bytes;
@@ -87,7 +88,8 @@ static void add(int dtype, int64_t n, const char *from, char *to) {
   }
 }
 
-/* Adds what several windows saw of a slice, in their order: an item is a channel of a volume. */
+/* Adds the gathered slices to the volume, in the order of windows. An item is a channel of a
+** volume. */
 static void add_some(int64_t first, int64_t last, int thread, const void *arg) {
   const slices *s = arg;
   const int64_t bytes = slice_bytes(s), taps = s->taps, out = s->out, end = s->first + s->images;
@@ -105,29 +107,29 @@ static void add_some(int64_t first, int64_t last, int thread, const void *arg) {
   }
 }
 
-/* Selects the images from `first` on. */
-static void turn_to(slices *s, int64_t first, int64_t images) {
+/* Selects `images` images, from `first` on. */
+static void select_images(slices *s, int64_t first, int64_t images) {
   s->first = first;
   s->images = images;
-  s->at = s->lie_so ? s->volume + first * s->channels * s->taps * slice_bytes(s) : s->scratch;
+  s->at = s->in_place ? s->volume + first * s->channels * s->taps * slice_bytes(s) : s->scratch;
 }
 
 static int gather(moth_ctx *ctx, const slices *s) {
   const double bytes = (double)(s->taps * slice_bytes(s));
-  if (s->lie_so) return MOTH_OK;
+  if (s->in_place) return MOTH_OK;
   return moth_parallel(ctx, s->images * s->channels, 1, bytes / BYTES_PER_NS, gather_some, s);
 }
 
 static int put(moth_ctx *ctx, const slices *s) {
   const double bytes = (double)slice_bytes(s);
-  if (s->lie_so) return MOTH_OK;
+  if (s->in_place) return MOTH_OK;
   return moth_parallel(ctx, s->images * s->channels, 1, bytes / BYTES_PER_NS, put_some, s);
 }
 
 static int put_sum(moth_ctx *ctx, const slices *s) {
   const int64_t volumes = (s->first + s->images - 1) / s->out - s->first / s->out + 1;
   const double bytes = (double)(s->images * s->taps * slice_bytes(s)) / (double)volumes;
-  if (s->lie_so) return MOTH_OK;
+  if (s->in_place) return MOTH_OK;
   return moth_parallel(ctx, volumes * s->channels, 1, bytes / BYTES_PER_NS * 2, add_some, s);
 }
 
@@ -153,7 +155,7 @@ static void sum_some(int64_t first, int64_t last, int thread, const void *arg) {
 
 /* -- a convolution -- */
 
-/* Filters along the depth only: volumes are images. */
+/* True if filters extend along the depth only; *flat is then the convolution of images. */
 static bool is_along_depth(const moth_conv *c, moth_conv *flat) {
   const moth_window *w = &c->w;
   for (int i = 1; i < 3; i++)
@@ -167,7 +169,7 @@ static bool is_along_depth(const moth_conv *c, moth_conv *flat) {
   return true;
 }
 
-/* Images at a time: an even number for pairs of bf16. */
+/* The number of images in a chunk: even if bf16 numbers are paired over images. */
 static int64_t chunk_of(int64_t images, int64_t each, bool pairs) {
   const int64_t least = pairs ? 2 : 1, most = CHUNK_BYTES / each;
   int64_t chunk = most > least ? most : least;
@@ -187,12 +189,12 @@ static void describe(const moth_conv *c, job *j) {
   j->x.padding = w->padding[0];
   j->x.step = w->dilation[0];
   j->x.plane = w->in[1] * w->in[2];
-  j->x.lie_so = w->out[0] == 1 && w->kernel[0] == w->in[0] && !w->padding[0];
+  j->x.in_place = w->out[0] == 1 && w->kernel[0] == w->in[0] && !w->padding[0];
   j->y.channels = c->filters;
   j->y.depth = w->out[0];
   j->y.taps = j->y.stride = j->y.step = 1;
   j->y.plane = w->out[1] * w->out[2];
-  j->y.lie_so = w->out[0] == 1;
+  j->y.in_place = w->out[0] == 1;
   j->x.out = j->y.out = w->out[0];
   j->images = c->n * w->out[0];
   j->flat = (moth_conv){
@@ -202,10 +204,11 @@ static void describe(const moth_conv *c, job *j) {
     .channels = c->channels * w->kernel[0], .filters = c->filters, .groups = c->groups};
 }
 
-/* Bytes of an image's input or output, in whole cache lines. */
+/* *bytes := the size of an image's input or output, in whole cache lines. Returns false on
+** overflow. */
 static bool image_bytes(const slices *s, int64_t *bytes) {
   *bytes = 0;
-  if (s->lie_so) return true;
+  if (s->in_place) return true;
   if (moth_mul_overflow(s->channels, s->taps, bytes) ||
       moth_mul_overflow(*bytes, slice_bytes(s), bytes) || *bytes > INT64_MAX / 4)
     return false;
@@ -213,8 +216,8 @@ static bool image_bytes(const slices *s, int64_t *bytes) {
   return true;
 }
 
-/* Sets up the job for volumes x and y; part: bytes of a chunk's sum, if there are several
-** chunks. */
+/* Prepares the job for volumes x and y. part: bytes of the gradient of the filters of one chunk, if
+** there are several chunks. */
 static int job_open(moth_ctx *ctx, const moth_conv *c, slices x, slices y, int64_t part,
                     job *j) {
   int64_t seen, made;
@@ -242,11 +245,11 @@ static void job_close(moth_ctx *ctx, job *j) {
   if (j->scratch) moth_dealloc(ctx, j->scratch, j->bytes);
 }
 
-/* Selects the chunk that begins with image `first`. */
+/* Selects the chunk that starts with image `first`. */
 static void next_chunk(job *j, int64_t first) {
   j->flat.n = j->images - first < j->chunk ? j->images - first : j->chunk;
-  turn_to(&j->x, first, j->flat.n);
-  turn_to(&j->y, first, j->flat.n);
+  select_images(&j->x, first, j->flat.n);
+  select_images(&j->y, first, j->flat.n);
 }
 
 int moth_conv3d_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
@@ -272,7 +275,7 @@ int moth_conv3d_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *
   job j;
   if (is_along_depth(c, &flat)) return moth_conv_input(ctx, dtype, &flat, dy, weight, dx);
   int status = job_open(ctx, c, written_to(dtype, dx), read_from(dtype, dy), 0, &j);
-  if (!status && !j.x.lie_so)
+  if (!status && !j.x.in_place)
     status = moth_parallel(ctx, volumes, 1, (double)slice_bytes(&j.x) / BYTES_PER_NS, clear_some,
                            &j.x);
   for (int64_t at = 0; !status && at < j.images; at += j.chunk) {

@@ -4,7 +4,7 @@
 
 #include "conv.h"
 
-/* As those of conv.h, of windows with three axes, for f32, f64 and bf16 operands. */
+/* Like the functions of conv.h, for windows with three axes and f32, f64 and bf16 operands. */
 int moth_conv3d_forward(moth_ctx *ctx, int dtype, const moth_conv *c, const void *x,
                         const void *weight, const void *bias, void *y);
 int moth_conv3d_input(moth_ctx *ctx, int dtype, const moth_conv *c, const void *dy,

@@ -1,7 +1,7 @@
 /* conv_real.h -- im2col and col2im for one REAL; included by conv.c.
 **
 ** A column matrix has a row for each tap (channel, r, s) of the kernel and a column for each
-** window: the element that the tap sees there, 0 outside the image.
+** window. Its elements are those that the tap multiplies in the window, or 0 outside the image.
 */
 
 static void NAME(image_to_columns)(const moth_window *w, int64_t channels, const REAL *x,
@@ -29,7 +29,7 @@ static void NAME(image_to_columns)(const moth_window *w, int64_t channels, const
   }
 }
 
-/* Adds each column's elements to where they came from. */
+/* Adds each element of the columns to its element of the image. */
 static void NAME(columns_to_image)(const moth_window *w, int64_t channels, const REAL *col,
                                    REAL *x) {
   const int64_t width = w->out[1], step = w->stride[1];

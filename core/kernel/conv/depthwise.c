@@ -1,7 +1,7 @@
-/* depthwise.c -- depthwise f32 convolution: each filter sees one channel.
+/* depthwise.c -- depthwise f32 convolution: each filter has one input channel.
 **
 ** A plane is copied with its border, its columns sorted by their phase of the horizontal stride.
-** The elements that a tap sees in a row of windows are then contiguous.
+** The elements that a tap multiplies in a row of windows are then contiguous.
 */
 #include "depthwise.h"
 #include "tensor/shape.h"
@@ -12,30 +12,30 @@
 #include "kernel/level.h"
 #include "kernel/gemm/tile.h"
 
-#define MOST_FILTERS 4           /* of a channel: more are worth a product of matrices */
-#define MOST_PLANE (4 << 20)     /* floats */
+#define MOST_FILTERS 4           /* filters of a channel; for more, matrix products are faster */
+#define MOST_PLANE (4 << 20)     /* floats of a plane */
 #define MOST_TAPS 1024
 #define NS_PER_FMA 0.04
-#define SLACK 64                 /* floats behind a plane: what vectors read beyond it */
+#define SLACK 64                 /* floats after a plane, which vectors may read */
 
-/* A plane with its border, and the results. */
-typedef struct seeing {
+/* The arguments of the loops: a plane with its border, and the results. */
+typedef struct plane_loop {
   int64_t rows, width, taps;
   const int64_t *off;
   const float *weight;
   float start;
-  bool add; /* to y, instead of start */
+  bool add; /* adds to y, instead of starting with `start` */
   float *x;
-  int64_t ld; /* from row to row of windows */
+  int64_t ld; /* from one row of windows to the next */
   float *y;
   int64_t ldy;
-} seeing;
+} plane_loop;
 
 typedef struct loops {
   int lanes;
-  void (*see)(const seeing *s);
-  void (*put)(const seeing *s);
-  void (*sum)(const seeing *s, double *sum);
+  void (*see)(const plane_loop *s);
+  void (*put)(const plane_loop *s);
+  void (*sum)(const plane_loop *s, double *sum);
   void (*copy)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to, int64_t ldt);
 } loops;
 
@@ -77,22 +77,23 @@ static const loops *best(void) { return &loops_plain; }
 
 typedef struct job {
   const moth_conv *c;
-  moth_window w;    /* of the windows that are seen */
+  moth_window w;    /* the windows over the plane */
   const loops *loops;
-  int64_t filters;  /* of a channel */
-  int64_t phases, rows, ld, area; /* of a plane: of its columns; its rows; floats of row, phase */
+  int64_t filters;  /* filters of a channel */
+  /* phases of columns; rows of the plane; floats of a row and of a phase */
+  int64_t phases, rows, ld, area;
   int64_t plane;    /* floats of all phases */
   int64_t ldy, thread_floats;
   const int64_t *off;
   const float *x, *dy, *bias;
   float *to, *scratch;
   const float *weight;
-  bool flipped;      /* the windows of the image gradient */
+  bool flipped;      /* the windows are those of the image gradient */
 } job;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Computes the plane for windows of w; false: it is too large. */
+/* Computes the sizes of the plane for windows w. Returns false if it is too large. */
 static bool plane_of(job *j, const moth_window *w) {
   int64_t reach[2], size;
   for (int i = 0; i < 2; i++) reach[i] = (w->kernel[i] - 1) * w->dilation[i];
@@ -124,8 +125,8 @@ static void offsets(const job *j, int64_t *off) {
     }
 }
 
-/* The columns of an image that phase p of a plane has: from `first` of the plane on, `n`, and the
-** image's column of the first. */
+/* Returns the number of image columns that phase p of a plane has. *first is the first of these in
+** the plane, *from its column in the image. */
 static int64_t columns_of(const job *j, int64_t p, int64_t *first, int64_t *from) {
   const moth_window *w = &j->w;
   int64_t step = w->stride[1], start = p - w->padding[1];
@@ -136,7 +137,7 @@ static int64_t columns_of(const job *j, int64_t p, int64_t *first, int64_t *from
   return n < seen - *first ? n : seen > *first ? seen - *first : 0;
 }
 
-/* The rows of an image that a plane has, in the same way. */
+/* The same for the rows of an image that a plane has. */
 static int64_t rows_of(const job *j, int64_t *first, int64_t *from) {
   int64_t start = -j->w.padding[0];
   *first = start < 0 ? -start : 0;
@@ -146,7 +147,7 @@ static int64_t rows_of(const job *j, int64_t *first, int64_t *from) {
   return n > 0 ? n : 0;
 }
 
-/* Copies an image into a plane whose border is zero already. */
+/* Copies an image to a plane whose border is 0 already. */
 static void fill(const job *j, const float *x, float *plane) {
   int64_t row, down, n = rows_of(j, &row, &down), step = j->w.stride[1], wide = j->w.in[1];
   for (int64_t p = 0; p < j->phases; p++) {
@@ -164,11 +165,11 @@ static void fill(const job *j, const float *x, float *plane) {
   }
 }
 
-/* The reverse: elements of the image that no window sees are unchanged. */
+/* Copies a plane to an image. Elements that no window covers stay unchanged. */
 static void take(const job *j, const float *plane, float *x) {
   int64_t row, down, n = rows_of(j, &row, &down), step = j->w.stride[1], wide = j->w.in[1];
   int64_t first, from, other, columns = columns_of(j, 0, &first, &from), pairs = 0;
-  if (step == 2 && j->phases == 2) { /* both phases at once, in vectors */
+  if (step == 2 && j->phases == 2) { /* both phases in one pass, in vectors */
     int64_t second, more = columns_of(j, 1, &second, &other), even = from != 0;
     const float *a = plane + row * j->ld + first, *b = plane + j->area + row * j->ld + second;
     pairs = columns < more ? columns : more;
@@ -191,13 +192,13 @@ static void take(const job *j, const float *plane, float *x) {
   }
 }
 
-static seeing windows_of(const job *j, float *plane) {
-  return (seeing){.rows = j->w.out[0], .width = j->w.out[1],
+static plane_loop windows_of(const job *j, float *plane) {
+  return (plane_loop){.rows = j->w.out[0], .width = j->w.out[1],
                   .taps = j->w.kernel[0] * j->w.kernel[1], .off = j->off, .x = plane,
                   .ld = j->ld * j->w.stride[0], .ldy = j->w.out[1]};
 }
 
-/* Allocates `floats` more for each thread, and runs work over n items. */
+/* Runs work over n items. Each thread gets a plane and `floats` more floats of scratch. */
 static int run(moth_ctx *ctx, job *j, int64_t floats, int64_t n, moth_work *work) {
   const moth_window *w = &j->w;
   int64_t taps = w->kernel[0] * w->kernel[1], all = j->c->filters * taps;
@@ -220,12 +221,12 @@ static int run(moth_ctx *ctx, job *j, int64_t floats, int64_t n, moth_work *work
   return status;
 }
 
-/* -- forward, and the gradient of images without a stride: item n * channels + channel -- */
+/* -- forward, and the gradient of images without a stride: an item is a channel of an image -- */
 
 static void see_planes(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   float *plane = j->scratch + thread * j->thread_floats;
-  seeing s = windows_of(j, plane);
+  plane_loop s = windows_of(j, plane);
   int64_t m = j->filters, in = j->w.in[0] * j->w.in[1], out = j->w.out[0] * j->w.out[1];
   memset(plane, 0, (size_t)j->plane * sizeof *plane);
   for (int64_t at = first; at < last; at++) {
@@ -252,7 +253,7 @@ int moth_depthwise_forward(moth_ctx *ctx, const moth_conv *c, const float *x, co
 
 /* -- the gradient of images with a stride: adds to the elements of each window -- */
 
-/* Copies rows of dy into rows that end in zeros, unless the length is a multiple of the vector. */
+/* Copies rows of dy to rows that end in zeros, unless the length is a multiple of the vector. */
 static float *with_zeros(const job *j, const float *dy, float *scratch) {
   const moth_window *w = &j->w;
   for (int64_t i = 0; i < w->out[0]; i++) {
@@ -265,7 +266,7 @@ static float *with_zeros(const job *j, const float *dy, float *scratch) {
 static void put_planes(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   float *plane = j->scratch + thread * j->thread_floats, *dy = plane + j->plane;
-  seeing s = windows_of(j, plane);
+  plane_loop s = windows_of(j, plane);
   int64_t m = j->filters, in = j->w.in[0] * j->w.in[1], out = j->w.out[0] * j->w.out[1];
   s.y = dy;
   s.ldy = j->ldy;
@@ -299,12 +300,12 @@ int moth_depthwise_input(moth_ctx *ctx, const moth_conv *c, const float *dy, con
              j.flipped ? see_planes : put_planes);
 }
 
-/* -- the gradient of the filters: item channel -- */
+/* -- the gradient of the filters: an item is a channel -- */
 
 static void sum_planes(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   float *plane = j->scratch + thread * j->thread_floats, *dy = plane + j->plane;
-  seeing s = windows_of(j, plane);
+  plane_loop s = windows_of(j, plane);
   int64_t m = j->filters, in = j->w.in[0] * j->w.in[1], out = j->w.out[0] * j->w.out[1];
   double sum[MOST_FILTERS * MOST_TAPS];
   memset(plane, 0, (size_t)j->plane * sizeof *plane);

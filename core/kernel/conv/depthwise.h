@@ -1,5 +1,5 @@
-/* depthwise.h -- depthwise f32 convolution: no matrix products, but loops over planes with their
-** borders.
+/* depthwise.h -- depthwise f32 convolution: loops over planes with borders, without matrix
+** products.
 */
 #ifndef MOTH_KERNEL_DEPTHWISE_H
 #define MOTH_KERNEL_DEPTHWISE_H
@@ -7,7 +7,7 @@
 #include "conv.h"
 
 bool moth_is_depthwise(const moth_conv *c);
-/* Like those of conv.h; only for what moth_is_depthwise says. */
+/* Like the functions of conv.h, but only for shapes for which moth_is_depthwise returns true. */
 int moth_depthwise_forward(moth_ctx *ctx, const moth_conv *c, const float *x, const float *weight,
                            const float *bias, float *y);
 int moth_depthwise_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,

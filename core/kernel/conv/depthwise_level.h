@@ -8,9 +8,10 @@ typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may
 #define LOOSE NAME(loose)
 #define AT(p) (*(const LOOSE *)(const void *)(p))
 
-/* `rows` rows by v vectors of what the taps see in x, whose rows are ld apart. */
-TARGET INLINED void NAME(see_of)(const int rows, const int v, const seeing *s, const float *x,
-                                 const float *from, int64_t from_ld, float *to, int64_t to_ld) {
+/* Computes `rows` rows by v vectors of results. x has rows ld apart. */
+TARGET INLINED void NAME(rows_of_results)(const int rows, const int v, const plane_loop *s,
+                                          const float *x, const float *from, int64_t from_ld,
+                                          float *to, int64_t to_ld) {
   VECTOR sum[4][2];
   UNROLL for (int i = 0; i < rows; i++)
     UNROLL for (int j = 0; j < v; j++)
@@ -27,7 +28,7 @@ TARGET INLINED void NAME(see_of)(const int rows, const int v, const seeing *s, c
     UNROLL for (int j = 0; j < v; j++) *(LOOSE *)(void *)(to + i * to_ld + j * LANES) = sum[i][j];
 }
 
-TARGET static void NAME(see)(const seeing *s) {
+TARGET static void NAME(see)(const plane_loop *s) {
   for (int64_t row = 0, rows; row < s->rows; row += rows) {
     rows = s->rows - row >= 4 ? 4 : 1;
     for (int64_t at = 0, next; at < s->width; at = next) {
@@ -44,18 +45,18 @@ TARGET static void NAME(see)(const seeing *s) {
         to = edge;
       }
       const float *from = s->add ? to : NULL;
-      if (rows == 4 && v == 2) NAME(see_of)(4, 2, s, x, from, ld, to, ld);
-      else if (rows == 4) NAME(see_of)(4, 1, s, x, from, ld, to, ld);
-      else if (v == 2) NAME(see_of)(1, 2, s, x, from, ld, to, ld);
-      else NAME(see_of)(1, 1, s, x, from, ld, to, ld);
+      if (rows == 4 && v == 2) NAME(rows_of_results)(4, 2, s, x, from, ld, to, ld);
+      else if (rows == 4) NAME(rows_of_results)(4, 1, s, x, from, ld, to, ld);
+      else if (v == 2) NAME(rows_of_results)(1, 2, s, x, from, ld, to, ld);
+      else NAME(rows_of_results)(1, 1, s, x, from, ld, to, ld);
       for (int64_t i = 0; !whole && i < rows; i++)
         memcpy(s->y + (row + i) * s->ldy + at, edge + i * ld, (size_t)left * sizeof *edge);
     }
   }
 }
 
-/* x + off[k] += weight[k] * y for all taps: the other way round. Rows of y end in zeros. */
-TARGET static void NAME(put)(const seeing *s) {
+/* The transposed loop: x + off[k] += weight[k] * y for all taps. Rows of y end in zeros. */
+TARGET static void NAME(add_taps)(const plane_loop *s) {
   for (int64_t k = 0; k < s->taps; k++)
     for (int64_t row = 0; row < s->rows; row++) {
       float *to = s->x + row * s->ld + s->off[k];
@@ -65,8 +66,8 @@ TARGET static void NAME(put)(const seeing *s) {
     }
 }
 
-/* sum[k] += x + off[k] times y, for the m taps from k on. Rows of y end in zeros. */
-TARGET INLINED void NAME(sum_of)(const int m, const seeing *s, int64_t k, double *sum) {
+/* sum[k] += (x + off[k]) times y, for the m taps from k on. Rows of y end in zeros. */
+TARGET INLINED void NAME(sum_of)(const int m, const plane_loop *s, int64_t k, double *sum) {
   VECTOR part[10];
   UNROLL for (int i = 0; i < m; i++) part[i] = (VECTOR){0};
   for (int64_t row = 0; row < s->rows; row++) {
@@ -83,7 +84,7 @@ TARGET INLINED void NAME(sum_of)(const int m, const seeing *s, int64_t k, double
   }
 }
 
-TARGET static void NAME(sum)(const seeing *s, double *sum) {
+TARGET static void NAME(sum)(const plane_loop *s, double *sum) {
   int most = LANES > 4 ? 10 : 5, height = moth_tile_height(s->taps, most);
   for (int64_t k = 0; k < s->taps; k += height)
     switch (s->taps - k < height ? (int)(s->taps - k) : height) {
@@ -94,7 +95,7 @@ TARGET static void NAME(sum)(const seeing *s, double *sum) {
     }
 }
 
-/* Rows of floats, contiguous on both sides. */
+/* Copies rows of floats. */
 TARGET static void NAME(copy)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to,
                               int64_t ldt) {
   for (int64_t i = 0; i < rows; i++, from += ld, to += ldt) {
@@ -107,7 +108,7 @@ TARGET static void NAME(copy)(int64_t rows, int64_t n, const float *from, int64_
   }
 }
 
-static const loops NAME(loops) = {LANES, NAME(see), NAME(put), NAME(sum), NAME(copy)};
+static const loops NAME(loops) = {LANES, NAME(see), NAME(add_taps), NAME(sum), NAME(copy)};
 #undef VECTOR
 #undef LOOSE
 #undef AT

@@ -2,10 +2,10 @@
 #include "im2col.h"
 #include "tensor/shape.h"
 
-#define BAND_BYTES (400 << 10) /* of xs: half of a common L2 cache */
-#define MOST_BYTES (16 << 20)  /* of xs where few lines need more than that */
-#define WINDOWS 256            /* of a band, for which splitting channels pays */
-#define LEAST_TAPS 256         /* of a block of channels */
+#define BAND_BYTES (400 << 10) /* bytes of xs: half of a common L2 cache */
+#define MOST_BYTES (16 << 20)  /* bytes of xs if even few lines need more than that */
+#define WINDOWS 256            /* windows of a band; for these, blocks of channels pay */
+#define LEAST_TAPS 256         /* taps of a block of channels */
 #define MOST_NARROW 16         /* copies and phases of narrow rows */
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -23,7 +23,7 @@ bool moth_im2col_plan(moth_im2col *l, int64_t n, int64_t side) {
   int64_t factor[] = {l->copies, l->phases, l->line};
   for (int i = 0; i < 3; i++)
     if (moth_mul_overflow(row, factor[i], &row)) return false;
-  int64_t wanted = ceil_div(WINDOWS, l->line); /* lines */
+  int64_t wanted = ceil_div(WINDOWS, l->line); /* wanted: lines of windows */
   if (wanted > l->lines) wanted = l->lines;
   if (moth_mul_overflow(row, wanted + l->halo, &all) || all > MOST_BYTES) return false;
   int64_t least = ceil_div(LEAST_TAPS, l->area);
@@ -33,7 +33,7 @@ bool moth_im2col_plan(moth_im2col *l, int64_t n, int64_t side) {
   if (moth_mul_overflow(row, l->block, &row)) return false;
   int64_t band = BAND_BYTES / row - l->halo;
   if (band < wanted) band = wanted;
-  if (band < l->halo + 1) band = l->halo + 1; /* copies no row more than twice */
+  if (band < l->halo + 1) band = l->halo + 1; /* no row is copied more than twice */
   if (band > l->lines) band = l->lines;
   if (moth_mul_overflow(row, band + l->halo, &all) || all > MOST_BYTES) return false;
   moth_im2col_set_band(l, ceil_div(l->lines, ceil_div(l->lines, band)));
@@ -46,7 +46,8 @@ static inline void zero_row(float *to, int64_t n) {
   for (int64_t i = 0; i < n; i++) to[i] = 0;
 }
 
-/* Of n rows from row `from` on, a step apart, rows first..last-1 are inside the image. */
+/* Rows first to last - 1, of n rows from row `from` on with the given step, are inside the
+** image. */
 static void rows_inside(int64_t n, int64_t from, int64_t step, int64_t height, int64_t *first,
                         int64_t *last) {
   *first = from < 0 ? ceil_div(-from, step) : 0;
@@ -55,8 +56,8 @@ static void rows_inside(int64_t n, int64_t from, int64_t step, int64_t height, i
   if (*first > *last) *first = *last;
 }
 
-/* The rows of one plane of xs, for one image. */
-static void lower_plane(const moth_im2col *l, const float *x, int64_t left, int64_t oy,
+/* Fills the rows of one plane of xs for one image. */
+static void copy_plane(const moth_im2col *l, const float *x, int64_t left, int64_t oy,
                         float *to) {
   int64_t step = l->step[1], span = l->in[1] - left;
   int64_t first = left < 0 ? ceil_div(-left, step) : 0;
@@ -68,7 +69,7 @@ static void lower_plane(const moth_im2col *l, const float *x, int64_t left, int6
     rows_inside(l->rows, iy, l->step[0], l->in[0], &top, &bottom);
     for (int64_t row = 0; row < top; row++, to += l->line) zero_row(to, l->width);
     if (top < bottom)
-      l->tile->lower(bottom - top, step, first, last - first, l->width,
+      l->tile->copy_rows(bottom - top, step, first, last - first, l->width,
                      x + (iy + top * l->step[0]) * l->in[1] + left + first * step,
                      l->in[1] * l->step[0], to, l->line);
     to += (bottom - top) * l->line;
@@ -76,10 +77,11 @@ static void lower_plane(const moth_im2col *l, const float *x, int64_t left, int6
   }
 }
 
-/* -- rows that are no more than a vector -- */
+/* -- rows of at most one vector -- */
 
-/* The columns of a copy of a row: the first column, and per element its offset from there; -1: a
-** border. The rows of a phase: top to bottom - 1, and the image row of the first. */
+/* For each copy of a row: its first column, and for each element the offset from there, or -1 in a
+** border. For each phase: rows top to bottom - 1 are inside, and `row` is the image row of the
+** first. */
 typedef struct narrow {
   int64_t column[MOST_NARROW], top[MOST_NARROW], bottom[MOST_NARROW], row[MOST_NARROW];
   int32_t beyond[MOST_NARROW][MOTH_TILE_LANES];
@@ -121,7 +123,7 @@ static void lower_narrow(const moth_im2col *l, const float *x, int64_t images, i
         const int64_t top = z.top[p], bottom = z.bottom[p];
         if (top) zero_row(xs, top * line);
         if (top < bottom)
-          l->tile->lower_few(bottom - top, images, l->width, z.beyond[i],
+          l->tile->copy_short_rows(bottom - top, images, l->width, z.beyond[i],
                              x + z.row[p] * l->in[1] + z.column[i], l->in[1] * l->step[0], apart,
                              end, xs + top * line, line);
         for (int64_t row = top; rest && row < bottom; row++)
@@ -135,17 +137,18 @@ void moth_im2col_run(const moth_im2col *l, const float *x, int64_t images, int64
   const int64_t plane = l->phases * l->rows * l->line, size = l->in[0] * l->in[1];
   if (is_narrow(l)) {
     lower_narrow(l, x, images, apart, channels, oy, xs);
-    zero_row(xs + channels * l->copies * plane, MOTH_TILE_COLUMNS); /* read, but not used */
+    /* tiles read these floats, but do not use them */
+    zero_row(xs + channels * l->copies * plane, MOTH_TILE_COLUMNS);
     return;
   }
   for (int64_t c = 0; c < channels; c++, x += size)
     for (int64_t i = 0; i < l->copies; i++, xs += plane)
       for (int64_t k = 0; k < l->side; k++) {
         if (k < images)
-          lower_plane(l, x + k * apart, l->left + i * l->apart, oy, xs + k * l->width);
+          copy_plane(l, x + k * apart, l->left + i * l->apart, oy, xs + k * l->width);
         else
           for (int64_t row = 0; row < l->phases * l->rows; row++)
             zero_row(xs + row * l->line + k * l->width, l->width);
       }
-  zero_row(xs, MOTH_TILE_COLUMNS); /* read, but not used */
+  zero_row(xs, MOTH_TILE_COLUMNS); /* tiles read these floats, but do not use them */
 }

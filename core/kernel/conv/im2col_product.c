@@ -1,48 +1,48 @@
 /* im2col_product.c -- convolution and the gradient of its images: filters times columns.
 **
-** The gradient is also a convolution, of dy with the flipped filters. With a stride its rows and
-** columns have phases, each of which sees other taps (Dumoulin & Visin 2016): the phases share the
-** columns, and their results are interleaved. Blocks of channels are summed in y. A 1x1 kernel
-** without stride reads its images in place.
+** The gradient is also a convolution, of dy with the flipped filters. With a stride, its rows and
+** columns have phases, each with other taps (Dumoulin & Visin 2016). The phases share the columns,
+** and their results are interleaved. Blocks of channels are summed in y. A 1x1 kernel without
+** stride reads its images in place.
 */
 #include "im2col.h"
 #include "base/alloc.h"
 
-#define SHORT_CHAIN 64 /* taps of a phase or apart, in one go unless there are more chains anyway */
+#define SHORT_CHAIN 64 /* taps of a phase that one chain may have, if there is a single chain */
 #define NS_PER_FMA 0.01
-#define FEW_WINDOWS 256 /* up to which filters with the right layout are not packed */
-#define SMALL_WEIGHTS (64 << 10) /* floats that many small images may read again and again */
+#define FEW_WINDOWS 256 /* windows; for fewer, filters with a suitable layout are not packed */
+#define SMALL_WEIGHTS (64 << 10) /* floats of filters that many small images may read repeatedly */
 #define SIDE_WINDOWS 128
-#define PART_FILTERS 64 /* for which another im2col pays */
-#define MOST_TURNED 64 /* taps */
-#define FEW_CHANNELS 4 /* images with fewer waste most of a tile */
+#define PART_FILTERS 64 /* filters of a part; for these, a second im2col pays */
+#define MOST_TRANSPOSED 64 /* taps of a filter that are transposed in registers */
+#define FEW_CHANNELS 4 /* channels; with fewer, most of a tile is unused */
 
 typedef struct phase {
   int64_t down, right;  /* position of its first result in an image */
-  int64_t taps, first;  /* of a channel, and the first of them in j->tap and j->seen */
-  int64_t k, packed;    /* taps of all channels; offset of its filters in a group's */
-  const int64_t *off;   /* for the channels of a block */
+  int64_t taps, first;  /* taps of a channel; index of the first in j->tap, j->copy and j->reach */
+  int64_t k, packed; /* taps of all channels; offset of the phase's filters in those of a group */
+  const int64_t *off;   /* offsets in xs for the taps of a block of channels */
 } phase;
 
-/* A product: `filters` results from the l.channels of each group. */
+/* A product: `filters` results from the l.channels channels of each group. */
 typedef struct job {
   moth_im2col l;
   const moth_tile *tile;
   int64_t n, groups, filters;
   int64_t rs, cs;       /* in weight: from filter to filter, and from channel to channel */
-  int64_t of_group;     /* floats of its filters */
+  int64_t of_group;     /* floats of the filters of a group */
   int64_t out[2], step[2]; /* rows and columns of y; from result to result of a phase */
   int phases;
   phase *phase;
   int64_t *tap;         /* offsets of a phase's taps in weight */
-  int64_t *copy, *reach; /* and the copy and row that they see */
+  int64_t *copy, *reach; /* the copy and the row of xs for each tap */
   bool straight;        /* the taps of a filter are contiguous */
-  bool in_place;        /* and are read there */
+  bool in_place;        /* ... and are read in place */
   bool plain;           /* images are read in place */
   bool direct;          /* results are written to y directly */
-  int height;           /* of a panel of filters */
+  int height;           /* filters of a panel */
   int64_t sides, bands, parts, panels; /* tasks of a group; panels of a part */
-  int64_t xs, ys, edge, thread_floats; /* floats */
+  int64_t xs, ys, edge, thread_floats; /* floats of the buffers, and of all buffers of a thread */
   const float *x, *weight, *bias;
   float *y, *packed, *start, *scratch;
 } job;
@@ -52,7 +52,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* -- packing -- */
 
-/* The taps of some channels, each with the m filters of a panel contiguous. */
+/* Packs the taps of some channels; for each tap, the m filters of a panel are contiguous. */
 static void pack_channels(const job *j, const phase *h, int64_t m, const float *from,
                             int64_t channels, float *to) {
   const int64_t *tap = j->tap + h->first, rs = j->rs, cs = j->cs, taps = h->taps;
@@ -66,15 +66,16 @@ static void pack_channels(const job *j, const phase *h, int64_t m, const float *
     }
 }
 
-/* The same for all phases if each filter has its taps contiguous: they are transposed in registers,
-** which reads a little beyond the panel. Returns the number of channels done. (Channel by channel
-** for all panels reads in order, but its writes alias in the cache: half as fast.) */
-static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from, float *to) {
-  float transposed[MOST_TURNED * MOTH_TILE_LANES];
+/* The same for all phases, if the taps of a filter are contiguous. Taps are transposed in
+** registers, which reads a few floats after the panel. Returns the number of channels done. (One
+** channel at a time for all panels reads in order, but its writes alias in the cache: half as
+** fast.) */
+static int64_t pack_transposed(const job *j, int64_t i, int64_t m, const float *from, float *to) {
+  float transposed[MOST_TRANSPOSED * MOTH_TILE_LANES];
   int64_t area = j->rs, wide = ceil_div(area, MOTH_TILE_LANES) * MOTH_TILE_LANES;
-  if (j->straight || area < 4 || wide > MOST_TURNED || j->cs < wide) return 0;
+  if (j->straight || area < 4 || wide > MOST_TRANSPOSED || j->cs < wide) return 0;
   for (int64_t c = 0; c < j->l.channels - 1; c++, from += j->cs) {
-    j->tile->turn(m, wide, from, area, transposed, MOTH_TILE_LANES);
+    j->tile->transpose(m, wide, from, area, transposed, MOTH_TILE_LANES);
     for (int p = 0; p < j->phases; p++) {
       const phase *h = &j->phase[p];
       float *at = to + h->packed + i * h->k + c * h->taps * m;
@@ -89,19 +90,20 @@ static int64_t pack_turned(const job *j, int64_t i, int64_t m, const float *from
   return j->l.channels - 1;
 }
 
-/* Filter by filter, each with the taps of a phase in a row. */
+/* Packs one filter after another, each with the taps of a phase in a row. */
 static void pack_rows(const job *j, const phase *h, int64_t m, const float *from, float *to) {
   const int64_t *tap = j->tap + h->first, cs = j->cs, rs = j->rs, taps = h->taps, k = h->k;
   int64_t done = rs == 1 ? j->l.channels / MOTH_TILE_LANES * MOTH_TILE_LANES : 0;
-  if (!taps) return; /* no tap for windows of this phase: there is no space for any */
-  j->tile->turn(done, m, from, cs, to, k);
+  if (!taps) return; /* a phase without taps has no space */
+  j->tile->transpose(done, m, from, cs, to, k);
   for (int64_t i = 0; i < m; i++)
     for (int64_t c = done; c < j->l.channels; c++)
       for (int64_t t = 0; t < taps; t++) to[i * k + c * taps + t] = from[i * rs + c * cs + tap[t]];
 }
 
-/* Panel by panel, phase by phase, filters contiguous. Filters with contiguous taps are transposed
-** in registers, which writes a little beyond the end, except the last ones. */
+/* Packs panel by panel and phase by phase, with contiguous filters. Filters with contiguous taps
+** are transposed in registers, which writes a few floats after the end, except for the last
+** channels. */
 static void pack_panels(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   int64_t panels = ceil_div(j->filters, j->height);
@@ -110,7 +112,7 @@ static void pack_panels(int64_t first, int64_t last, int thread, const void *arg
     int64_t g = at / panels, i = at % panels * j->height, m = least(j->filters - i, j->height);
     const float *from = j->weight + g * j->of_group + i * j->rs;
     int64_t done = j->tile->by_rows ? 0
-                                    : pack_turned(j, i, m, from, j->packed + g * j->of_group);
+                                    : pack_transposed(j, i, m, from, j->packed + g * j->of_group);
     for (int p = 0; p < j->phases; p++) {
       const phase *h = &j->phase[p];
       float *to = j->packed + g * j->of_group + h->packed + i * h->k;
@@ -120,7 +122,7 @@ static void pack_panels(int64_t first, int64_t last, int thread, const void *arg
         continue;
       }
       if (some < 0) some = 0;
-      if (j->straight) j->tile->turn(m, some * h->taps, from, j->rs, to, m);
+      if (j->straight) j->tile->transpose(m, some * h->taps, from, j->rs, to, m);
       pack_channels(j, h, m, from + some * j->cs, j->l.channels - some, to + some * h->taps * m);
     }
   }
@@ -128,7 +130,7 @@ static void pack_panels(int64_t first, int64_t last, int thread, const void *arg
 
 /* -- one task -- */
 
-/* A task: filters i0 to i1 - 1 of a group, images of a side, lines from oy on. */
+/* A task: filters i0 to i1 - 1 of a group, a side of images, lines from oy on. */
 typedef struct task {
   const job *j;
   int64_t g, side, images, oy, lines, i0, i1;
@@ -139,7 +141,7 @@ typedef struct task {
 typedef struct strip {
   const task *t;
   const phase *h;
-  int64_t c0, taps, some; /* some: that are added in one go */
+  int64_t c0, taps, some; /* some: taps of one chain */
   const float *b;
   const int64_t *off;
   float *to;
@@ -147,7 +149,7 @@ typedef struct strip {
   bool wide;
 } strip;
 
-/* Taps n to n + z->some - 1, for the panel of filters that begins with the i-th. */
+/* Adds taps n to n + z->some - 1, for the panel of filters from filter i on. */
 static void chain(const strip *z, int64_t i, int64_t n) {
   const task *t = z->t;
   const job *j = t->j;
@@ -160,17 +162,18 @@ static void chain(const strip *z, int64_t i, int64_t n) {
                    z->to + (i - t->i0) * z->ld, z->ld);
 }
 
-/* The length of equal chains of at most the given number of taps. */
+/* The length of equal chains that add `taps` taps. */
 static int64_t equal_chain(const job *j, int64_t taps) {
   const int64_t whole = j->tile->by_rows ? MOTH_TILE_LANES : 1;
   int64_t chains = ceil_div(taps, j->tile->chain);
-  const bool few = j->phases > 1 || j->l.apart > 1; /* that is how PyTorch's are summed */
+  /* phases and dilated taps are summed one by one in PyTorch */
+  const bool few = j->phases > 1 || j->l.apart > 1;
   if (chains == 1 && few && !j->tile->by_rows) chains = ceil_div(taps, SHORT_CHAIN);
   return chains ? ceil_div(ceil_div(taps, chains), whole) * whole : 1;
 }
 
-/* Writes the results to y + i * ldy + q. Filters read in place are read to their ends: the
-** processor prefetches that. */
+/* Writes the results to y + i * ldy + q. Filters that are read in place are read to their ends,
+** since the processor prefetches them. */
 static void tile_columns(const task *t, const phase *h, int64_t c0, int64_t taps, const float *b,
                          const int64_t *off, float *y, int64_t ldy, int64_t valid) {
   const job *j = t->j;
@@ -194,7 +197,8 @@ static void tile_columns(const task *t, const phase *h, int64_t c0, int64_t taps
 }
 
 /* Interleaves a row of results of all phases along the width. */
-static void spread_row(const job *j, const float *from, int64_t apart, int64_t width, float *to) {
+static void interleave_row(const job *j, const float *from, int64_t apart, int64_t width,
+                           float *to) {
   int64_t step = j->step[1], wide = j->out[1];
   if (step == 1) {
     memcpy(to, from, (size_t)wide * sizeof *to);
@@ -214,7 +218,7 @@ static void spread_row(const job *j, const float *from, int64_t apart, int64_t w
 }
 
 /* Copies ys[phase][filter][line][image][column] to y. */
-static void spread(const task *t, int64_t ldy) {
+static void interleave(const task *t, int64_t ldy) {
   const job *j = t->j;
   const moth_im2col *l = &j->l;
   int64_t plane = j->out[0] * j->out[1], apart = (t->i1 - t->i0) * ldy;
@@ -227,12 +231,14 @@ static void spread(const task *t, int64_t ldy) {
         for (int64_t down = 0; down < j->step[0]; down++) {
           int64_t row = (t->oy + line) * j->step[0] + down;
           if (row < j->out[0])
-            spread_row(j, from + down * j->step[1] * apart, apart, l->width, y + row * j->out[1]);
+            interleave_row(j, from + down * j->step[1] * apart, apart, l->width,
+                           y + row * j->out[1]);
         }
     }
 }
 
-/* The last columns of a plain image, copied so that nothing beyond its end is read. */
+/* Copies the last columns of an image that is read in place, so that nothing after its end is
+** read. */
 static void plain_rest(const task *t, const float *x, int64_t plane, int64_t channels,
                        int64_t valid) {
   for (int64_t c = 0; c < channels; c++)
@@ -272,7 +278,7 @@ static void run_task(const task *t) {
                      y + p * (t->i1 - t->i0) * ldy + q, ldy, valid);
       }
   }
-  if (!j->direct) spread(t, ldy);
+  if (!j->direct) interleave(t, ldy);
 }
 
 static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) {
@@ -298,7 +304,7 @@ static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) 
 
 /* -- division of the work -- */
 
-/* Smaller bands, then fewer filters at a time, if there are too few tasks for all threads. */
+/* If there are too few tasks for all threads: uses smaller bands, then fewer filters in a task. */
 static void cut(job *j, double cost, int lanes) {
   moth_im2col *l = &j->l;
   j->sides = ceil_div(j->n, l->side);
@@ -314,7 +320,8 @@ static void cut(job *j, double cost, int lanes) {
     j->bands = ceil_div(l->lines, l->band);
   }
   j->parts = 1;
-  wanted = wanted == 1 ? 1 : j->plain ? 2 * lanes : lanes; /* each lowers for itself */
+  /* each part of the filters repeats the im2col */
+  wanted = wanted == 1 ? 1 : j->plain ? 2 * lanes : lanes;
   if (tasks * j->bands < wanted) {
     int64_t most = j->plain ? j->panels : j->filters / PART_FILTERS;
     j->parts = least(ceil_div(wanted, tasks * j->bands), most > 0 ? most : 1);
@@ -323,7 +330,8 @@ static void cut(job *j, double cost, int lanes) {
   j->parts = ceil_div(ceil_div(j->filters, j->height), j->panels);
 }
 
-/* Offsets of the taps of a block's channels, phase by phase; two tables where images are plain. */
+/* Computes the offsets of the taps of a block's channels, phase by phase. Images that are read in
+** place have two tables. */
 static void offsets(job *j, int64_t *off) {
   const moth_im2col *l = &j->l;
   int64_t plane = l->in[0] * l->in[1];
@@ -337,7 +345,7 @@ static void offsets(job *j, int64_t *off) {
   for (int64_t c = 0; j->plain && c < l->block; c++) *off++ = c * MOTH_TILE_COLUMNS;
 }
 
-/* Runs the product that j describes; n > 0. */
+/* Runs the product that j describes, for n > 0. */
 static int run(moth_ctx *ctx, job *j) {
   moth_im2col *l = &j->l;
   int64_t taps = 0, columns = j->tile->columns;
@@ -421,8 +429,7 @@ int moth_im2col_forward(moth_ctx *ctx, const moth_tile *tile, const moth_conv *c
 
 /* -- the gradient of the images -- */
 
-/* Which windows see column (or row) `at` of an image by tap k: the window's position, if it is a
-** whole one. */
+/* True if a window multiplies column (or row) `at` of an image by tap k; *window is that window. */
 static bool seen_by(const moth_window *w, int axis, int64_t at, int64_t k, int64_t *window) {
   int64_t from = at + w->padding[axis] - k * w->dilation[axis], step = w->stride[axis];
   if (from % step) return false;
@@ -430,7 +437,7 @@ static bool seen_by(const moth_window *w, int axis, int64_t at, int64_t k, int64
   return true;
 }
 
-/* The least and the greatest window position that the first results of all phases see. */
+/* The least and the greatest window whose results depend on the first element of a phase. */
 static void range(const moth_window *w, int axis, int64_t *low, int64_t *high) {
   int64_t at = 0;
   bool any = false;
@@ -443,7 +450,7 @@ static void range(const moth_window *w, int axis, int64_t *low, int64_t *high) {
     }
 }
 
-/* The phases of the gradient and the taps that they see. */
+/* Finds the phases of the gradient and their taps. */
 static void phases(job *j, const moth_window *w) {
   int64_t n = 0, row = 0, column = 0;
   for (int p = 0; p < j->phases; p++) {
@@ -460,8 +467,8 @@ static void phases(job *j, const moth_window *w) {
   }
 }
 
-/* Whether the gradient wastes little as a convolution: it has channels enough for tiles, and not
-** many more windows than dy has elements, as where the padding is large against the image. */
+/* True if the gradient is efficient as a convolution: there are enough channels for tiles, and not
+** many more windows than elements of dy. Large padding relative to the image makes many windows. */
 static bool is_product(const moth_conv *c) {
   const moth_window *w = &c->w;
   double phases = (double)w->stride[0] * (double)w->stride[1];

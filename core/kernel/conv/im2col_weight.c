@@ -1,41 +1,43 @@
-/* im2col_weight.c -- the gradient of convolution's filters: for each tap, the elements that it saw
-** in all windows times the transposed dy, summed. Rows of a tile are taps, its vectors are filters.
-** A tile reads one number of an image at a time, so images need no copies: they get their borders,
-** or are read in place if they have none. Tables have the offsets of windows and of taps.
+/* im2col_weight.c -- the gradient of convolution's filters: for each tap, the sum over all windows
+** of the tap's element times the transposed dy. Rows of a tile are taps, its vectors are filters. A
+** tile reads one number of an image at a time, so images are not copied per tap: they only get
+** borders, or are read in place without borders. Tables have the offsets of windows and of taps.
 */
 #include "im2col.h"
 #include "base/alloc.h"
 
-#define BLOCK 128           /* windows summed in one go: what a panel of dy holds of them fits L1 */
+#define WINDOWS_AT_ONCE \
+  128 /* windows that are summed at a time: their part of a panel of dy fits L1 */
 #define SIDE_WINDOWS 64
 #define NS_PER_FMA 0.011
-#define TASKS 8             /* at least, if there is enough work */
+#define LEAST_TASKS 8             /* tasks, at least, if there is enough work */
 #define NS_OF_TASK 4e4
-#define SUMS (1 << 18)      /* floats of sums that images have apart from each other, at most */
+#define MOST_SUMS (1 << 18)      /* floats of the sums that parts have, at most */
 
-/* Sums are stored as [group][part][panel of filters][tap][filter]. A part of the bands of all
-** images has its own sums; parts depend on shapes only, so that results do not depend on
-** threads. */
+/* Sums are stored as [group][part][panel of filters][tap][filter]. A part has some of the bands of
+** all images, and its own sums. Parts depend on shapes only, so that results do not depend on the
+** number of threads. */
 typedef struct job {
   moth_im2col l;
   const moth_tile *tile;
-  int64_t n, groups, filters, padded; /* padded: rounded up to whole vectors */
-  int64_t taps;                       /* of all channels */
+  int64_t n, groups, filters, padded; /* padded: filters rounded up to whole vectors */
+  int64_t taps;                       /* taps of all channels */
   int64_t p, across;                  /* windows of an image, and of a line */
   int64_t stride[2];
   bool inside;                        /* images are read in place */
-  int64_t blocks, bands, units, parts; /* of channels; of an image; bands in all; parts of these */
-  int64_t xs, thread_floats, window_slots;            /* floats; offsets of a band */
+  /* blocks of channels; bands of an image; bands of all images; parts */
+  int64_t blocks, bands, units, parts;
+  int64_t xs, thread_floats, window_slots; /* floats of xs and of a thread; offsets of a band */
   const float *x, *dy;
   float *dweight, *sums, *scratch;
-  const int64_t *off; /* of taps */
+  const int64_t *off; /* offsets of the taps */
   int64_t *window_at;      /* offsets of windows, image by image, for each thread */
 } job;
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Vectors of the panel if `left` filters remain. */
+/* The number of vectors of the panel if `left` filters remain. */
 static int panel_vectors(const moth_tile *tile, int64_t left) {
   int64_t vectors = ceil_div(left, tile->lanes);
   return vectors >= 4 && tile->vectors >= 4 ? 4 : vectors >= 2 ? 2 : 1;
@@ -43,15 +45,15 @@ static int panel_vectors(const moth_tile *tile, int64_t left) {
 
 typedef struct task {
   const job *j;
-  int64_t side, images, oy, lines, c, channels; /* c: the first of these channels */
+  int64_t side, images, oy, lines, c, channels; /* c: the first of `channels` channels */
   int64_t at_band[2];   /* images and lines of `window_at` */
-  const float *x, *dy; /* of the group in the first image */
-  float *xs, *gt, *rows; /* rows: as many of dy as gt holds */
+  const float *x, *dy; /* first channel or filter of the group in the first image */
+  float *xs, *gt, *rows; /* rows: dy of the windows that gt has */
   int64_t *window_at;
 } task;
 
-/* Offsets of the windows of a band. */
-static void take_seats(task *t) {
+/* Computes the offsets of the windows of a band. */
+static void window_offsets(task *t) {
   const job *j = t->j;
   const moth_im2col *l = &j->l;
   const int64_t plane = l->in[0] * l->in[1], across = j->across, step = j->stride[1];
@@ -67,8 +69,9 @@ static void take_seats(task *t) {
 }
 
 /* gt := transposed dy of filters from i on, for windows q to q + n - 1 of the band. Short pieces
-** are joined first. */
-static void turn(const task *t, int64_t i, int64_t filters, int64_t width, int64_t q, int64_t n) {
+** are first joined to rows. */
+static void transpose(const task *t, int64_t i, int64_t filters, int64_t width, int64_t q,
+                      int64_t n) {
   const job *j = t->j;
   const float *dy = t->dy + i * j->p + t->oy * j->across;
   int64_t apart = j->groups * j->filters * j->p, run = t->lines * j->across;
@@ -77,23 +80,23 @@ static void turn(const task *t, int64_t i, int64_t filters, int64_t width, int64
     int64_t k = (q + at) / run, first = (q + at) % run;
     const float *from = dy + k * apart + first;
     some = least(n - at, run - first);
-    if (!together) j->tile->turn(filters, some, from, j->p, t->gt + at * width, width);
+    if (!together) j->tile->transpose(filters, some, from, j->p, t->gt + at * width, width);
     else
       for (int64_t f = 0; f < filters; f++) {
-        float *to = t->rows + f * BLOCK + at;
+        float *to = t->rows + f * WINDOWS_AT_ONCE + at;
         if (some == 4) memcpy(to, from + f * j->p, 4 * sizeof *to);
         else
           for (int64_t m = 0; m < some; m++) to[m] = from[f * j->p + m];
       }
   }
-  if (together) j->tile->turn(filters, n, t->rows, BLOCK, t->gt, width);
+  if (together) j->tile->transpose(filters, n, t->rows, WINDOWS_AT_ONCE, t->gt, width);
 }
 
 static void add_band(const task *t, bool first, float *sums) {
   const job *j = t->j;
   const moth_tile *tile = j->tile;
   int64_t windows = t->images * t->lines * j->across, taps = t->channels * j->l.area;
-  int64_t block = ceil_div(windows, ceil_div(windows, BLOCK)), lanes = tile->lanes;
+  int64_t block = ceil_div(windows, ceil_div(windows, WINDOWS_AT_ONCE)), lanes = tile->lanes;
   const float *x = t->xs;
   if (j->inside)
     x = t->x + t->c * j->l.in[0] * j->l.in[1] + t->oy * j->stride[0] * j->l.in[1];
@@ -103,7 +106,7 @@ static void add_band(const task *t, bool first, float *sums) {
     for (int64_t i = 0; i < j->filters; i += width) {
       int v = panel_vectors(tile, j->filters - i), height = moth_tile_height(taps, tile->taps[v]);
       width = v * lanes;
-      turn(t, i, least(j->filters - i, width), width, q, n);
+      transpose(t, i, least(j->filters - i, width), width, q, n);
       float *to = sums + i * j->taps + t->c * j->l.area * width;
       for (int64_t k = 0; k < taps; k += height)
         tile->sum((int)least(taps - k, height), v, n, x, j->off + k, t->window_at + q, t->gt, width,
@@ -120,7 +123,7 @@ static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) 
       .j = j, .xs = j->scratch + thread * j->thread_floats,
       .window_at = j->window_at + thread * j->window_slots};
   t.gt = t.xs + j->xs;
-  t.rows = t.gt + BLOCK * j->tile->vectors * j->tile->lanes;
+  t.rows = t.gt + WINDOWS_AT_ONCE * j->tile->vectors * j->tile->lanes;
   for (int64_t at = first; at < last; at++) {
     int64_t part = at % j->parts, g = at / j->parts / j->blocks;
     float *sums = j->sums + (g * j->parts + part) * j->taps * j->padded;
@@ -136,13 +139,13 @@ static void run_tasks(int64_t first, int64_t last, int thread, const void *arg) 
       t.dy = j->dy + (t.side * j->groups + g) * j->filters * j->p;
       if (!j->inside)
         moth_im2col_run(l, t.x + t.c * plane, t.images, image, t.channels, t.oy, t.xs);
-      take_seats(&t);
+      window_offsets(&t);
       add_band(&t, u == begin, sums);
     }
   }
 }
 
-/* Adds the parts of a panel of filters and transposes the sum into dweight. */
+/* Adds the parts of a panel of filters, and transposes the sum into dweight. */
 static void gather(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   int64_t lanes = j->tile->lanes, width, whole = j->taps / lanes * lanes;
@@ -157,36 +160,36 @@ static void gather(int64_t first, int64_t last, int thread, const void *arg) {
         const float *more = sums + part * size;
         for (int64_t k = 0; k < j->taps * width; k++) sums[k] += more[k];
       }
-      j->tile->turn(whole, n, sums, width, to, j->taps);
+      j->tile->transpose(whole, n, sums, width, to, j->taps);
       for (int64_t k = whole; k < j->taps; k++)
         for (int64_t f = 0; f < n; f++) to[f * j->taps + k] = sums[k * width + f];
     }
 }
 
-/* Parts depend on shapes only; blocks of channels, whose sums are separate, on the number of
-** threads. */
+/* Parts depend on shapes only. Blocks of channels have separate sums, so their number may depend on
+** the threads. */
 static void cut(job *j, double cost, int lanes) {
   moth_im2col *l = &j->l;
   double worth = cost / NS_OF_TASK;
-  int64_t wanted = worth > TASKS ? TASKS : worth > 1 ? (int64_t)worth : 1;
+  int64_t wanted = worth > LEAST_TASKS ? LEAST_TASKS : worth > 1 ? (int64_t)worth : 1;
   j->bands = ceil_div(l->lines, l->band);
   j->units = ceil_div(j->n, l->side) * j->bands;
   j->blocks = ceil_div(l->channels, l->block);
   int64_t tasks = j->groups * j->blocks, sums = j->groups * j->taps * j->padded;
   j->parts = least(ceil_div(wanted, tasks), j->units);
-  if (j->parts > SUMS / sums) j->parts = SUMS / sums;
+  if (j->parts > MOST_SUMS / sums) j->parts = MOST_SUMS / sums;
   if (j->parts < 1) j->parts = 1;
   if (wanted > 2 * lanes) wanted = 2 * lanes;
   if (lanes > 1 && tasks * j->parts < wanted) {
     int64_t blocks = ceil_div(wanted, j->groups * j->parts);
-    int64_t most = ceil_div(j->taps, 96); /* each transposes all of dy again */
+    int64_t most = ceil_div(j->taps, 96); /* each block of channels transposes all of dy again */
     if (blocks > most) blocks = most;
     if (blocks > j->blocks) l->block = ceil_div(l->channels, blocks);
     j->blocks = ceil_div(l->channels, l->block);
   }
 }
 
-/* Offsets of the taps of a block's channels from a window's start. */
+/* Computes the offsets of the taps of a block's channels from the start of a window. */
 static void offsets(const job *j, const moth_window *w, int64_t *off) {
   const moth_im2col *l = &j->l;
   for (int64_t c = 0; c < l->block; c++)
@@ -203,7 +206,8 @@ static int run(moth_ctx *ctx, job *j, const moth_window *w, double fma) {
   int64_t tasks = j->groups * j->blocks * j->parts, lanes = tasks > 1 ? moth_lanes(ctx) : 1;
   j->window_slots = l->side * l->band * j->across;
   j->xs = j->inside ? 0 : moth_im2col_size(l);
-  j->thread_floats = ceil_div(j->xs + 2 * BLOCK * j->tile->vectors * j->tile->lanes, 16) * 16;
+  j->thread_floats =
+      ceil_div(j->xs + 2 * WINDOWS_AT_ONCE * j->tile->vectors * j->tile->lanes, 16) * 16;
   int64_t floats = lanes * j->thread_floats + j->groups * j->parts * j->taps * j->padded;
   int64_t tables = l->block * l->area + lanes * j->window_slots;
   int64_t bytes = floats * (int64_t)sizeof(float) + tables * (int64_t)sizeof(int64_t);

@@ -1,9 +1,9 @@
-/* window.c -- the number of windows that fit, and the errors if none does. */
+/* window.c -- the number of windows that fit, and the errors if no window fits. */
 #include "window.h"
 #include "tensor/shape.h"
 #include "base/error.h"
 
-/* Nothing sensible is larger; below it no sum or product of two sizes overflows. */
+/* No useful size is larger. Below this limit no sum or product of two sizes overflows. */
 #define LARGEST (INT64_C(1) << 30)
 
 static int in_range(const moth_tensor *image, const char *arg, int n, const int64_t *size,

@@ -1,38 +1,40 @@
 /* winograd.c -- convolution by many 3x3 filters and the gradient of its images, with 16
-** multiplications instead of 36: F(2x2, 3x3) of Winograd 1980 as in Lavin & Gray 2016.
+** multiplications instead of 36: F(2x2, 3x3) of Winograd 1980, as in Lavin & Gray 2016.
 **
 ** Images are cut into patches of 4x4, two rows and columns apart. Patches and filters are
-** transformed to 16 numbers each, these are multiplied, as 16 matrix products over the channels,
-** and transformed back to the 2x2 results of a patch. Sums are 9 times shorter, and errors no
-** larger than those of direct convolution. (Patches of 6x6 save as much again, at ten times the
-** error.) An infinite, NaN or very large pixel affects all results of its patches.
+** transformed to 16 numbers each. These are multiplied in 16 matrix products over the channels, and
+** transformed back to the 2x2 results of each patch. Sums are 9 times shorter, and errors no larger
+** than those of direct convolution. (Patches of 6x6 save as much again, at ten times the error.) An
+** infinite, NaN or very large pixel affects all results of its patches.
 */
 #include "im2col.h"
 #include "base/alloc.h"
 
-#define CHAIN 32          /* channels added at a time: errors are as small as PyTorch's */
+#define CHAIN_CHANNELS 32 /* channels that are added at a time: errors are as small as PyTorch's \
+                           */
 #define NS_PER_FMA 0.01
 #define NS_PER_PATCH 10
-#define AT_ONCE 16       /* channels with contiguous taps */
-#define LEAST_CHANNELS 16 /* and filters, for which transforms pay */
-#define LEAST_FILLED 12   /* times the share of vectors of 16 that rows of patches fill */
-#define LEAST_PATCHES 48 /* and patches, for which that of the filters does */
-#define L2_FLOATS (1 << 18) /* of transformed patches that stay in cache */
+#define AT_ONCE 16       /* channels whose taps are transposed at a time */
+#define LEAST_CHANNELS 16 /* channels and filters for which the transforms pay */
+#define LEAST_FILLED 12   /* sixteenths of the vectors of a row of patches that are in use */
+#define LEAST_PATCHES 48 /* patches for which transforming the filters pays */
+#define L2_FLOATS (1 << 18) /* floats of transformed patches that stay in L2 */
 
 typedef struct job {
   const moth_tile *tile;
-  int64_t n, channels, filters, groups; /* those of a group */
-  int64_t in[2], out[2], top, left;     /* window (0, 0) begins at (top, left) */
+  int64_t n, channels, filters, groups; /* channels and filters of a group */
+  int64_t in[2], out[2], top, left;     /* window (0, 0) starts at (top, left) */
   int64_t rs, cs;       /* in weight: from filter to filter, and from channel to channel */
-  bool flip;            /* taps are in the reverse order */
+  bool flip;            /* the taps are in reverse order */
   int64_t down, across; /* patches of an image */
-  int64_t some, bunches; /* patches at a time, and how often */
-  int height;           /* of a panel of filters */
-  int64_t panels, parts, of_part; /* of a group's filters; tasks of a bunch, panels in each */
+  int64_t some, bunches; /* patches of a bunch; number of bunches */
+  int height;           /* filters of a panel */
+  /* panels of a group's filters; tasks of a bunch; panels of a task */
+  int64_t panels, parts, of_part;
   int64_t step, plane;  /* floats of a bunch for a channel, and for one of 16 products; */
-  int64_t of_panel;     /* ... of a panel for all of these */
-  bool shared;          /* parts share the transformed patches of all bunches */
-  int64_t thread_floats;         /* floats */
+  int64_t of_panel;     /* ... of a panel for all 16 */
+  bool shared;          /* tasks share the transformed patches of all bunches */
+  int64_t thread_floats;         /* floats of scratch for a thread */
   const float *x, *weight, *bias;
   float *y, *scratch, *packed, *zero, *patches;
   const int64_t *off;
@@ -43,14 +45,15 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* -- filters -- */
 
-/* If readable, elements behind the taps are transposed with them: whole vectors are faster. */
-static int64_t turned_taps(const job *j, int64_t begin, int64_t m, int64_t channels) {
+/* The number of taps to transpose: whole vectors are faster, if the floats after the taps can be
+** read. */
+static int64_t transposed_taps(const job *j, int64_t begin, int64_t m, int64_t channels) {
   int64_t taps = 9 * channels, all = j->groups * j->filters * j->channels * 9;
   int64_t wide = ceil_div(taps, MOTH_TILE_LANES) * MOTH_TILE_LANES;
   return begin + (m - 1) * j->rs + wide <= all ? wide : taps;
 }
 
-/* Writes a panel of filters to to[i][c][filter], i < 16, and a little beyond each i. */
+/* Writes a panel of filters to to[i][c][filter], i < 16, and a few floats after each i. */
 static void pack_panels(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   int64_t lanes = j->tile->lanes, at_once = j->cs == 9 ? AT_ONCE : 1;
@@ -63,7 +66,8 @@ static void pack_panels(int64_t first, int64_t last, int thread, const void *arg
     float *to = j->packed + at * j->of_panel;
     for (int64_t c = 0, some; c < j->channels; c += some, begin += some * j->cs) {
       some = least(j->channels - c, at_once);
-      j->tile->turn(m, turned_taps(j, begin, m, some), j->weight + begin, j->rs, transposed, lanes);
+      j->tile->transpose(m, transposed_taps(j, begin, m, some), j->weight + begin, j->rs,
+                         transposed, lanes);
       for (int64_t k = 0; k < some; k++, to += m)
         j->tile->filters(transposed + 9 * k * lanes, j->flip, to, ldt);
     }
@@ -72,12 +76,12 @@ static void pack_panels(int64_t first, int64_t last, int thread, const void *arg
 
 /* -- patches and results -- */
 
-/* Neighboring patches in a row of an image, a part of a bunch. */
+/* Neighboring patches in a row of an image, in one bunch. */
 typedef struct run {
-  int64_t image, row, column, n, at; /* at: the first one's place in the bunch */
+  int64_t image, row, column, n, at; /* at: index of the first patch in the bunch */
 } run;
 
-/* The runs of the patches from `patch` to end - 1. */
+/* Finds the runs of the patches from `patch` to end - 1. Returns their number. */
 static int cut_runs(const job *j, int64_t patch, int64_t end, run *runs) {
   int count = 0;
   for (int64_t begin = patch; patch < end; patch += runs[count++].n) {
@@ -88,8 +92,9 @@ static int cut_runs(const job *j, int64_t patch, int64_t end, run *runs) {
   return count;
 }
 
-/* Of one channel: v[i * plane + patch]. A little beyond each run is written, ahead of the next. */
-static void see_channel(const job *j, const float *x, const run *runs, int count, float *v) {
+/* Transforms patches of one channel to v[i * plane + patch]. Writes a few floats after each run,
+** which the next run overwrites. */
+static void transform_channel(const job *j, const float *x, const run *runs, int count, float *v) {
   int64_t image = j->groups * j->channels * j->in[0] * j->in[1];
   for (const run *r = runs; r < runs + count; r++) {
     int64_t left = j->left + 2 * r->column, from = left > 0 ? left : 0, width = 2 * r->n + 2;
@@ -104,8 +109,8 @@ static void see_channel(const job *j, const float *x, const run *runs, int count
   }
 }
 
-/* One filter's results in n patches, from m[i][filter][patch]. */
-static void give(const job *j, int64_t filter, const run *runs, int count, int64_t n,
+/* Transforms the results of one filter in n patches, from m[i][filter][patch], and writes them. */
+static void write_results(const job *j, int64_t filter, const run *runs, int count, int64_t n,
                  const float *m) {
   float rows[2][2 * MOTH_WINOGRAD_PATCHES];
   int64_t filters = j->groups * j->filters, wide = j->out[1];
@@ -121,32 +126,32 @@ static void give(const job *j, int64_t filter, const run *runs, int count, int64
 
 /* -- products -- */
 
-/* m[i][filter][patch] for the 16 products of a panel with n patches. */
+/* Computes m[i][filter][patch], the 16 products of a panel with n patches. */
 static void multiply(const job *j, int64_t m, int64_t n, const float *a, const float *v,
                      float *to) {
   static const float zero[MOTH_TILE_ROWS];
   int64_t columns = j->tile->columns, ldt = j->channels * m + MOTH_TILE_LANES;
   for (int i = 0; i < 16; i++, a += ldt, v += j->plane, to += MOTH_TILE_ROWS * j->some)
     for (int64_t q = 0; q < n; q += columns)
-      for (int64_t c = 0; c < j->channels; c += CHAIN)
-        j->tile->product((int)m, n - q > j->tile->lanes, least(j->channels - c, CHAIN), a + c * m,
-                         0, v + q, j->off + c, c ? NULL : zero, to + q, j->some);
+      for (int64_t c = 0; c < j->channels; c += CHAIN_CHANNELS)
+        j->tile->product((int)m, n - q > j->tile->lanes, least(j->channels - c, CHAIN_CHANNELS),
+                         a + c * m, 0, v + q, j->off + c, c ? NULL : zero, to + q, j->some);
 }
 
-/* The filters of a part, with the patches of a bunch. */
+/* Computes the results of the filters of a task for the patches of a bunch. */
 static void results(const job *j, int64_t g, int64_t part, const run *runs, int count, int64_t n,
                     const float *v, float *m) {
   for (int64_t p = part * j->of_part; p < least((part + 1) * j->of_part, j->panels); p++) {
     int64_t i = p * j->height, some = least(j->filters - i, j->height);
     multiply(j, some, n, j->packed + (g * j->panels + p) * j->of_panel, v, m);
     for (int64_t f = 0; f < some; f++)
-      give(j, g * j->filters + i + f, runs, count, n, m + f * j->some);
+      write_results(j, g * j->filters + i + f, runs, count, n, m + f * j->some);
   }
 }
 
 /* The patches of a bunch of a group, and their runs. */
 typedef struct bunch {
-  int64_t at, g, n; /* n patches */
+  int64_t at, g, n; /* n: number of patches */
   int count;
   run runs[MOTH_WINOGRAD_PATCHES];
 } bunch;
@@ -163,11 +168,12 @@ static void take_bunch(const job *j, int64_t at, bunch *b) {
 static void see(const job *j, const bunch *b, int64_t c, int64_t channels, float *v) {
   const int64_t size = j->in[0] * j->in[1];
   for (int64_t i = c; i < c + channels; i++)
-    see_channel(j, j->x + (b->g * j->channels + i) * size, b->runs, b->count, v + i * j->step);
+    transform_channel(j, j->x + (b->g * j->channels + i) * size, b->runs, b->count,
+                      v + i * j->step);
 }
 
 /* Items are channels of all bunches. */
-static void see_shared(int64_t first, int64_t last, int thread, const void *arg) {
+static void transform_shared(int64_t first, int64_t last, int thread, const void *arg) {
   const job *j = arg;
   bunch b = {.at = -1};
   (void)thread;
@@ -203,8 +209,8 @@ static bool suits(const moth_conv *c, const int64_t out[2]) {
          channels >= LEAST_CHANNELS && filters >= LEAST_CHANNELS;
 }
 
-/* Bunches depend on shapes only: as long as patches stay in cache, since filters are read once for
-** each bunch. */
+/* The size of bunches depends on shapes only. Bunches are as large as the cache allows, because
+** each bunch reads all filters. */
 static void cut(job *j, int lanes) {
   j->down = ceil_div(j->out[0], 2);
   j->across = ceil_div(j->out[1], 2);
@@ -219,7 +225,8 @@ static void cut(job *j, int lanes) {
   j->of_part = ceil_div(j->panels, j->parts);
   j->parts = ceil_div(j->panels, j->of_part);
   j->shared = j->parts > 1;
-  j->step = j->some + (j->shared ? MOTH_TILE_LANES : 0); /* threads write behind none but theirs */
+  /* threads only write after their own patches */
+  j->step = j->some + (j->shared ? MOTH_TILE_LANES : 0);
   j->plane = j->channels * j->step + MOTH_TILE_LANES;
 }
 
@@ -249,7 +256,7 @@ static int run_job(moth_ctx *ctx, job *j) {
                              j);
   if (!status && shared)
     status = moth_parallel(ctx, j->groups * j->bunches * j->channels, 1,
-                           (double)j->some * NS_PER_PATCH, see_shared, j);
+                           (double)j->some * NS_PER_PATCH, transform_shared, j);
   if (!status) status = moth_parallel(ctx, tasks, 1, fma * NS_PER_FMA, run_tasks, j);
   moth_dealloc(ctx, j->scratch, bytes);
   return status;
@@ -266,7 +273,8 @@ int moth_winograd_forward(moth_ctx *ctx, const moth_conv *c, const float *x, con
   return run_job(ctx, &j);
 }
 
-/* A convolution of dy, with the border that is left of the filters' reach. */
+/* The image gradient is a convolution of dy, with the padding that the size of the filters
+** leaves. */
 int moth_winograd_input(moth_ctx *ctx, const moth_conv *c, const float *dy, const float *weight,
                         float *dx) {
   const moth_window *w = &c->w;

@@ -1,6 +1,6 @@
-/* winograd_level.h -- the transforms of winograd.c for one level; LANES and other macros as in
-** tile_level.h, which includes it. A vector holds the same number of LANES patches, filters or
-** results.
+/* winograd_level.h -- the transforms of winograd.c for one level; tile_level.h includes it and
+** defines LANES and other macros. A vector has the same number of the 16 for LANES patches, filters
+** or results.
 **
 **     patches: B' d B, rows of B' 1 0 -1 0, 0 1 1 0, 0 -1 1 0, 0 1 0 -1
 **     filters: G g G', rows of G 1 0 0, 1/2 1/2 1/2, 1/2 -1/2 1/2, 0 0 1
@@ -13,7 +13,7 @@ typedef float NAME(loose) __attribute__((vector_size(4 * LANES), aligned(4), may
 #define AT(p) (*(const LOOSE *)(const void *)(p))
 #define TO(p) (*(LOOSE *)(void *)(p))
 
-/* One after the other of 2 LANES numbers, and those between. */
+/* The even and the odd numbers of 2 LANES numbers. */
 #define EVEN_OF(a, b) __builtin_shufflevector(a, b, EVENS)
 #define ODD_OF(a, b) __builtin_shufflevector(a, b, ODDS)
 
@@ -21,7 +21,7 @@ TARGET static void NAME(patches)(const float *const row[4], int64_t first, int64
                                  int64_t patches, int64_t ahead, float *to, int64_t ldt) {
   float line[4][2 * MOTH_WINOGRAD_PATCHES + 5 * LANES];
   const float *const r0 = row[0], *const r1 = row[1], *const r2 = row[2], *const r3 = row[3];
-  UNROLL for (int r = 0; r < 4; r++) { /* (a loop over numbers would become a call) */
+  UNROLL for (int r = 0; r < 4; r++) { /* unrolled: a loop would become a call of memset */
     TO(line[r]) = (VECTOR){0};
     UNROLL for (int v = 0; v < 4; v++) TO(line[r] + first + n + v * LANES) = (VECTOR){0};
     for (int64_t k = LANES; k < first; k++) line[r][k] = 0;

@@ -1,5 +1,5 @@
-/* amx.c -- whether AMX tiles can be used: the processor has them, and the system permits them on
-** request.
+/* amx.c -- checks that AMX tiles can be used: the processor has them, and the system permits them
+** on request.
 */
 #include "amx.h"
 
@@ -18,7 +18,7 @@ static bool granted(void) {
   enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
   return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 #else
-  return false; /* only Linux is known to lend them */
+  return false; /* only on Linux is a way to request them known */
 #endif
 }
 
@@ -30,7 +30,7 @@ static bool ask(void) {
 }
 
 bool moth_amx_here(void) {
-  static atomic_int known; /* 1: no, 2: yes */
+  static atomic_int known; /* 0: not known yet, 1: no, 2: yes */
   int is = atomic_load_explicit(&known, memory_order_relaxed);
   if (!is) atomic_store(&known, is = 1 + ask());
   return is == 2;

@@ -39,12 +39,13 @@ bool moth_tile_amx(moth_tile *to);
 #define AMX_STORE(tile, p, words)                                  \
   __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(p), \
                    "r"((int64_t)(words) * 4) : "memory")
-/* sums += a b, where a row of b holds pairs of two rows */
+/* sums += a b; a row of b has the pairs of two rows */
 #define AMX_DOT(sums, a, b) \
   __asm__ volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #sums ::: "memory")
 #define AMX_CLOSE() __asm__ volatile("tilerelease" ::: "memory")
 
-/* Tiles 0, 1 and 4 have `first` rows, 2, 3 and 5 `second` ones, and 6 and 7 all. */
+/* Configures the tiles: 0, 1 and 4 have `first` rows, 2, 3 and 5 `second` rows, 6 and 7 all
+** rows. */
 AMX_TARGET INLINED void amx_open(int first, int second) {
   struct {
     uint8_t palette, start, rest[14];
@@ -81,8 +82,8 @@ AMX_TARGET INLINED void amx_store(bool tall, bool wide, float *c, int64_t ldc) {
   if (tall && wide) AMX_STORE(3, low + AMX_SIDE, ldc);
 }
 
-/* sums += a b for 16 pairs: rows of a `down` bytes apart, of b, whose columns beyond 16 are `more`,
-** `across` bytes. */
+/* sums += a b for 16 pairs. Rows of a are `down` bytes apart, rows of b `across` bytes. `more` has
+** the columns of b from 16 on. */
 AMX_TARGET INLINED void amx_multiply(const int tall, const int wide, const void *a, int64_t down,
                                      const void *b, const void *more, int64_t across) {
   AMX_LOAD_BYTES(4, a, down);
@@ -95,7 +96,7 @@ AMX_TARGET INLINED void amx_multiply(const int tall, const int wide, const void 
   if (tall && wide) AMX_DOT(3, 5, 7);
 }
 
-/* f(tall, wide, ...) with constants for both */
+/* f(tall, wide, ...) with constants for tall and wide */
 #define AMX_OF_SIZE(f, tall, wide, ...)                                            \
   ((tall) && (wide) ? f(1, 1, __VA_ARGS__) : (tall) ? f(1, 0, __VA_ARGS__)         \
                     : (wide) ? f(0, 1, __VA_ARGS__) : f(0, 0, __VA_ARGS__))

@@ -1,7 +1,7 @@
 /* amx_emulated.c -- emulates AMX instructions for specs on processors without AMX; replaces
-** kernel/gemm/amx.c. Each AMX instruction is illegal there, and a signal handler computes its
-** result. So the specs run the compiled kernels, and an instruction that would fault ends the
-** process with a message. Semantics as in Intel's Software Developer's Manual, volume 2;
+** kernel/gemm/amx.c. AMX instructions are illegal on these processors, and a signal handler
+** computes their results. Thus the specs run the compiled kernels, and an invalid instruction ends
+** the process with a message. Semantics are those of Intel's Software Developer's Manual, volume 2;
 ** instructions that Moth does not use are missing.
 */
 #include "amx.h"
@@ -26,11 +26,11 @@ typedef struct shapes {
   uint8_t rows[16];
 } shapes;
 
-/* Of each thread: like the processor's, all 0 until they are configured. */
+/* Tiles of each thread. As on the processor, they are 0 until they are configured. */
 static _Thread_local shapes shape;
 static _Thread_local uint8_t tiles[TILES][ROWS][BYTES];
 
-/* The number of products; -1 if the processor's own instructions run. */
+/* The number of products; -1 if the processor runs the instructions itself. */
 __attribute__((visibility("default"))) int64_t moth_emulated_tiles(void);
 
 static _Atomic int64_t products;
@@ -85,8 +85,8 @@ static void zero(int t) {
   memset(tiles[t], 0, sizeof tiles[t]);
 }
 
-/* Lower and upper numbers of the pairs are summed apart along k, and added to the sums last: each
-** step is rounded to nearest, and takes and makes 0 for denormal numbers. */
+/* The lower and the upper numbers of pairs have separate sums along k, which are added to c at the
+** end. Each step rounds to nearest, and reads and writes denormal numbers as 0. */
 __attribute__((noinline, target("avx512f,fma"))) static void dot(int c, int a, int b) {
   products++;
   need_tile(a), need_tile(b), need_tile(c);
@@ -113,9 +113,9 @@ __attribute__((noinline, target("avx512f,fma"))) static void dot(int c, int a, i
   }
 }
 
-/* -- which one it is -- */
+/* -- decoding -- */
 
-/* The register with a number, as instructions have them. */
+/* The register with the number that instructions use. */
 static int64_t word(const ucontext_t *at, int number) {
   static const uint8_t names[16] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI,
                                     REG_RDI, REG_R8,  REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13,
@@ -123,20 +123,21 @@ static int64_t word(const ucontext_t *at, int number) {
   return at->uc_mcontext.gregs[names[number]];
 }
 
-/* An operand in memory: base and displacement make its address, index and scale a step. */
+/* An operand in memory: base and displacement are its address, index and scale its step. */
 typedef struct place {
   char *address;
   int64_t step;
-  int length; /* of the instruction, whose last bytes these are */
+  int length; /* length of the instruction */
 } place;
 
-/* Decodes the operand of the instruction at p: a prefix of three bytes, the opcode, and the operand
-** bytes. */
+/* Decodes the operand of the instruction at p, which has a prefix of three bytes, an opcode, and
+** operand bytes. */
 static place place_of(const ucontext_t *at, const uint8_t *p) {
   const int mode = p[4] >> 6;
   const bool indexed = (p[4] & 7) == 4;
   const int base = p[4 + indexed] & 7;
-  const bool bare = mode == 0 && base == 5; /* without one: from 0, or the next instruction */
+  /* without a base: from 0, or from the next instruction */
+  const bool bare = mode == 0 && base == 5;
   place it = {.length = 5 + indexed};
   int32_t far = 0;
   if (mode == 2 || bare) memcpy(&far, p + it.length, sizeof far), it.length += 4;
@@ -151,7 +152,7 @@ static place place_of(const ucontext_t *at, const uint8_t *p) {
   return it;
 }
 
-/* The length of the instruction at p, which is done; 0 if it is none of tiles. */
+/* Executes the AMX instruction at p. Returns its length, or 0 if it is another instruction. */
 static int done(const ucontext_t *at, const uint8_t *p) {
   enum { NONE, OF_F3 = 2, OF_F2 };
   if (p[0] != 0xc4 || (p[1] & 31) != 2 || p[2] & 0x84) return 0; /* VEX.128.0F38.W0 */
@@ -185,7 +186,7 @@ static void illegal(int number, siginfo_t *info, void *context) {
   ucontext_t *at = context;
   greg_t *here = &at->uc_mcontext.gregs[REG_RIP];
   (void)info;
-  _mm_setcsr(0x9fc0); /* to nearest, without denormal numbers; the old one comes back at the end */
+  _mm_setcsr(0x9fc0); /* rounds to nearest, without denormal numbers; restored at the end */
   int length = done(at, (const uint8_t *)(uintptr_t)*here);
   if (!length) signal(number, SIG_DFL);
   for (; length; length = done(at, (const uint8_t *)(uintptr_t)*here)) *here += length;
@@ -198,7 +199,7 @@ static bool stands_in(void) {
 }
 
 bool moth_amx_here(void) {
-  static atomic_int known; /* 1: no, 2: yes */
+  static atomic_int known; /* 0: not known yet, 1: no, 2: yes */
   int is = atomic_load_explicit(&known, memory_order_relaxed);
   if (!is) atomic_store(&known, is = 1 + (of_processor() || stands_in()));
   return is == 2;

@@ -1,5 +1,5 @@
 /* bf16_amx.c -- the products of bf16_product.h with AMX tiles: blocks of 16 or 32 rows by one or
-** two vectors, whose sums stay in up to four tiles for all of k.
+** two vectors. Their sums stay in up to four tiles for all of k.
 */
 #include "amx.h"
 

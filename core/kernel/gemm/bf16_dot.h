@@ -12,8 +12,8 @@
 
 #if MOTH_HAS_LEVELS
 
-/* True if the processor has it at twice the rate of f32, and MOTH_ISA allows it. Intel's take two
-** cycles instead of one, and have AMX tiles for pairs (amx.h). */
+/* True if the processor has this instruction at twice the rate of f32, and MOTH_ISA allows it.
+** Intel processors need two cycles for it instead of one; they have AMX tiles for pairs (amx.h). */
 bool moth_bf16_dot(void);
 
 #define MOTH_BF16_TARGET __attribute__((target(MOTH_AVX512_SET ",avx512bf16")))

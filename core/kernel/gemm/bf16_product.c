@@ -1,6 +1,6 @@
-/* bf16_product.c -- the tile of bf16 pairs: 6 rows and 4 vectors (12 rows for up to 2 vectors), as
-** in matrix_level.h, with vdpbf16ps for the multiplication. It rounds each sum to nearest and
-** treats denormal numbers as 0.
+/* bf16_product.c -- tiles of bf16 pairs: 6 rows and 4 vectors, or 12 rows and up to 2 vectors, as
+** in matrix_level.h. vdpbf16ps multiplies; it rounds each sum to nearest and treats denormal
+** numbers as 0.
 */
 #include "bf16_product.h"
 
@@ -33,7 +33,7 @@ MOTH_AVX512 static void pack_rows(uint32_t *restrict to, int64_t step, const uin
   }
 }
 
-/* Short rows that follow each other. */
+/* Packs short rows that are contiguous. */
 MOTH_AVX512 static void pack_short(uint32_t *to, const uint16_t *x, int64_t k, int64_t w) {
   const __mmask32 both = (__mmask32)((UINT64_C(1) << 2 * w) - 1);
   const __mmask16 words = (__mmask16)((1 << w) - 1);

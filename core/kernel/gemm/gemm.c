@@ -1,4 +1,4 @@
-/* gemm.c -- matrix products: plain loops, and a tiled form after Goto and van de Geijn (2008). */
+/* gemm.c -- matrix products: plain loops, and blocked loops after Goto and van de Geijn (2008). */
 #include "gemm.h"
 #include "base/error.h"
 #include "base/alloc.h"
@@ -7,7 +7,8 @@
 #include "kernel/level.h"
 
 /* -- plain loops --
-** If rows of B are contiguous, eight or four elements of a row of C are gathered at once; else,
+**
+** If rows of B are contiguous, eight or four elements of a row of C are computed together. Else,
 ** and at the edge, each element of C is a dot product. */
 
 #define PLAIN(name, type, wide)                                                                  \
@@ -59,8 +60,9 @@ void moth_gemm_plain(const moth_product *p) {
 }
 
 /* -- tiles --
-** A block of A (MC x KC) and one of B (KC x NC) are copied so that the innermost loop reads both
-** in order; a tile of C, MR x NR, then stays in registers for the whole of KC. */
+**
+** A block of A (MC x KC) and a block of B (KC x NC) are copied so that the innermost loop reads
+** both in order. A tile of C, MR x NR, stays in registers for all of KC. */
 
 enum { MR = 4, MC = 96, KC = 256, NC = 512 };
 
@@ -77,7 +79,7 @@ enum { MR = 4, MC = 96, KC = 256, NC = 512 };
       for (int64_t l = 0; l < k; l++)                                                             \
         for (int64_t r = j; r < j + NR; r++) *to++ = r < n ? b[l * rs + r * cs] : 0;              \
   }                                                                                               \
-  /* c += tile of rows a and columns b; only m x n of it is written */                            \
+  /* c += the tile of rows a and columns b; only m x n of it are written */                       \
   static void tile_##name(int64_t k, const type *a, const type *b, type *c, int64_t ldc,          \
                           int64_t m, int64_t n) {                                                 \
     type sum[MR][NR] = {{0}};                                                                     \

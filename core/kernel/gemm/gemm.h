@@ -7,9 +7,9 @@
 #include "base/context.h"
 #include "product.h"
 
-/* Plain loops, no memory; every dtype that loops are written for. */
+/* Plain loops without scratch memory, for every dtype. */
 void moth_gemm_plain(const moth_product *p);
-/* f32 and f64: blocks packed for the cache. */
+/* f32 and f64, with blocks packed for the cache. */
 int moth_gemm_tiled(moth_ctx *ctx, const moth_product *p);
 
 #endif

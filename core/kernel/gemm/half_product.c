@@ -1,8 +1,8 @@
 /* half_product.c -- products of f16 and bf16, summed in f32 and rounded once.
 **
 ** B is packed in panels of at most 64 columns, A is read in blocks of 48 rows. A block times a
-** panel is summed in f32 in a small buffer, then the bias is added and the result is rounded into
-** C. The code computes A B or its transpose B' A', whichever packs less: an operand whose elements
+** panel is summed in f32 in a small buffer; then the bias is added and the result is rounded into
+** C. The code computes A B or its transpose B' A', whichever packs less. An operand whose elements
 ** are contiguous along k is read in place.
 */
 #include "half_product.h"
@@ -12,31 +12,31 @@
 #include "matrix.h"
 #include "bf16_product.h"
 
-#define ROWS 48               /* of a block: a multiple of all tiles' heights */
+#define BLOCK_ROWS 48               /* rows of a block: a multiple of all tiles' heights */
 #define WIDE MOTH_BF16_PANEL
-#define BF16_DEPTH 1024      /* numbers along k that are added to a square in one go, */
-#define FLOATS_DEPTH 768      /* ... and of floats, which have their own buffer */
+#define BF16_DEPTH 1024      /* bf16 numbers along k that are added to a square at a time, */
+#define FLOATS_DEPTH 768      /* ... and floats, which have their own buffer */
 #define MOST_WORDS (1 << 20)        /* words of B that are packed at a time */
-/* What a thread does in a nanosecond, by which work is shared. Measured on a Zen 5; AMX multiplies
-** up to 350, in products so large that they are shared at either rate. */
+/* Operations of a thread per ns, which decide how work is divided. Measured on a Zen 5. AMX
+** multiplies up to 350 per ns, but only in products that are divided at either rate. */
 #define BF16_PER_NS 200.0    /* multiplications and additions, */
 #define FLOATS_PER_NS 90.0
 #define PACKED_PER_NS 6.0     /* ... and numbers packed */
-#define LITTLE 3000.0         /* nanoseconds of work that is not worth sharing */
+#define ALONE_NS 3000.0         /* ns of work that are not worth dividing */
 
 typedef struct halves {
-  moth_product p; /* as given, or transposed if `transposed` */
+  moth_product p; /* the product as given, or its transpose */
   bool transposed, pairs, packs_a;
   int64_t words, depth; /* rows of a packed matrix: k, or pairs of k; rows of a part */
-  int64_t blocks;       /* of rows */
-  int64_t columns, at;  /* columns at a time; where these begin, */
-  int64_t n, panels;    /* ... how many they are, and in how many panels */
+  int64_t blocks;       /* blocks of rows */
+  int64_t columns, at;  /* columns at a time; the first of these, `at`, */
+  int64_t n, panels;    /* ... their number, and the number of panels */
   int64_t thread_floats, a_words, b_words; /* sizes of buffers */
   float *scratch;       /* thread_floats for each thread */
   uint32_t *a, *b;
 } halves;
 
-/* -- the form -- */
+/* -- A B or B' A' -- */
 
 static moth_product turned_form(const moth_product *p) {
   moth_product q = *p;
@@ -58,7 +58,7 @@ static double effort(const moth_product *p, bool pairs) {
 
 static int64_t panels_of(int64_t n) { return (n + WIDE - 1) / WIDE; }
 
-/* Where panel j of the columns begins, in vectors of 16. */
+/* The start of panel j, in vectors of 16 columns. */
 static int64_t panel_at(const halves *h, int64_t j) { return (h->n + 15) / 16 * j / h->panels; }
 
 static void take_columns(halves *h, int64_t at) {
@@ -69,7 +69,7 @@ static void take_columns(halves *h, int64_t at) {
 
 static halves planned(const moth_product *given) {
   moth_product p = *given;
-  if (p.k == 1) p.cs_a = p.rs_b = 1; /* steps that are never taken */
+  if (p.k == 1) p.cs_a = p.rs_b = 1; /* these steps are not used; any value will do */
   if (p.n == 1 && p.cs_b == 1 && p.rs_b != 1) p.cs_b = p.k;
   halves h = {.pairs = p.dtype == MOTH_BF16 && moth_bf16_here()};
   const moth_product q = turned_form(&p);
@@ -78,7 +78,7 @@ static halves planned(const moth_product *given) {
   h.packs_a = h.pairs && h.p.cs_a != 1;
   h.words = h.pairs ? (p.k + 1) / 2 : p.k;
   h.depth = h.pairs ? BF16_DEPTH : FLOATS_DEPTH;
-  h.blocks = (h.p.m + ROWS - 1) / ROWS;
+  h.blocks = (h.p.m + BLOCK_ROWS - 1) / BLOCK_ROWS;
   h.columns = MOST_WORDS / (h.words + 1) / WIDE * WIDE;
   if (h.columns < WIDE) h.columns = WIDE;
   if (h.columns > h.p.n) h.columns = h.p.n;
@@ -93,7 +93,7 @@ static halves planned(const moth_product *given) {
 
 static const char *element(const char *x, int64_t i) { return x + 2 * i; }
 
-/* to[t * w + j] for w columns of B, as floats; `to` has WIDE * FLOATS_DEPTH. */
+/* to[t * w + j] := w columns of B as floats. `to` has WIDE * FLOATS_DEPTH elements. */
 static void widen_panel(const halves *h, float *to, const char *b, int64_t w, float *scratch) {
   const int64_t k = h->p.k, rs = h->p.rs_b, cs = h->p.cs_b;
   if (rs != 1 || cs == 1) {
@@ -125,8 +125,8 @@ static void pack_b(int64_t first, int64_t last, int thread, const void *arg) {
 }
 
 static int64_t block_rows(const halves *h, int64_t block) {
-  int64_t rest = h->p.m - block * ROWS;
-  return rest < ROWS ? rest : ROWS;
+  int64_t rest = h->p.m - block * BLOCK_ROWS;
+  return rest < BLOCK_ROWS ? rest : BLOCK_ROWS;
 }
 
 static void pack_a(int64_t first, int64_t last, int thread, const void *arg) {
@@ -134,8 +134,8 @@ static void pack_a(int64_t first, int64_t last, int thread, const void *arg) {
   (void)thread;
   for (int64_t i = first; i < last; i++) {
     int64_t rows = block_rows(h, i);
-    const char *a = element(h->p.a, i * ROWS * h->p.rs_a);
-    uint32_t *to = h->a + i * ROWS * h->words;
+    const char *a = element(h->p.a, i * BLOCK_ROWS * h->p.rs_a);
+    uint32_t *to = h->a + i * BLOCK_ROWS * h->words;
     if (moth_bf16_by_rows())
       moth_bf16_pack_rows(to, h->words, numbers(a), h->p.k, h->p.cs_a, h->p.rs_a, rows);
     else
@@ -146,9 +146,9 @@ static void pack_a(int64_t first, int64_t last, int thread, const void *arg) {
 /* -- a block of rows times a panel -- */
 
 typedef struct square {
-  int64_t block, rows, column, w, wide; /* wide: w up to whole vectors */
+  int64_t block, rows, column, w, wide; /* wide: w rounded up to whole vectors */
   const uint32_t *b;
-  float *c, *scratch; /* c: WIDE apart */
+  float *c, *scratch; /* c: rows are WIDE apart */
 } square;
 
 static void sum_bf16(const halves *h, const square *s, int64_t t, int64_t n) {
@@ -156,22 +156,22 @@ static void sum_bf16(const halves *h, const square *s, int64_t t, int64_t n) {
                   .b = s->b + t / 2 * s->wide, .c = s->c, .ldc = WIDE, .add = t > 0};
   if (h->packs_a) {
     const bool rows = moth_bf16_by_rows();
-    const uint32_t *a = h->a + s->block * ROWS * h->words + t / 2 * (rows ? 1 : s->rows);
+    const uint32_t *a = h->a + s->block * BLOCK_ROWS * h->words + t / 2 * (rows ? 1 : s->rows);
     q.a = (const uint16_t *)(const void *)a;
     q.rs = rows ? 2 * h->words : 2;
     q.cs = rows ? 2 : 2 * s->rows;
   } else {
-    q.a = numbers(element(h->p.a, s->block * ROWS * h->p.rs_a + t));
+    q.a = numbers(element(h->p.a, s->block * BLOCK_ROWS * h->p.rs_a + t));
     q.rs = h->p.rs_a;
     q.cs = 2;
   }
   moth_bf16_run(&q);
 }
 
-/* A's block of n numbers along k: rows of A, or columns if A is transposed. */
+/* Converts A's block of n numbers along k: rows of A, or columns if A is transposed. */
 static void widen_block(const halves *h, const square *s, int64_t t, int64_t n) {
   const int64_t rs = h->p.rs_a, cs = h->p.cs_a;
-  const char *a = element(h->p.a, s->block * ROWS * rs + t * cs);
+  const char *a = element(h->p.a, s->block * BLOCK_ROWS * rs + t * cs);
   bool columns = rs == 1 && cs != 1;
   int64_t lines = columns ? n : s->rows, length = columns ? s->rows : n;
   for (int64_t i = 0; i < lines; i++)
@@ -187,18 +187,19 @@ static void sum_floats(const halves *h, const square *s, int64_t t, int64_t n) {
     .c = s->c, .ldc = WIDE, .add = t > 0});
 }
 
-/* Negative numbers become 0: their bits are between those of -0 and -inf. */
+/* Negative numbers become 0. Their bits are between those of -0 and -inf. */
 static void relu(uint16_t *x, int64_t n, int dtype) {
   const int above = 0x8000, last = dtype == MOTH_F16 ? 0xfc00 : 0xff80;
   for (int64_t i = 0; i < n; i++) x[i] = x[i] > above && x[i] <= last ? 0 : x[i];
 }
 
-/* Rounds the sums into C; c also has space for their transpose. */
+/* Rounds the sums into C. c has space for their transpose, too. */
 static void finish(const halves *h, const square *s) {
-  int64_t row = s->block * ROWS, column = h->at + s->column, rows = s->rows, w = s->w, step = WIDE;
+  int64_t row = s->block * BLOCK_ROWS, column = h->at + s->column, rows = s->rows, w = s->w,
+          step = WIDE;
   float *c = s->c, other[WIDE];
   if (h->transposed) {
-    c += ROWS * WIDE, step = ROWS;
+    c += BLOCK_ROWS * WIDE, step = BLOCK_ROWS;
     moth_matrix_transpose_panel(c, step, s->c, w, rows, WIDE);
     int64_t i = row, n = rows;
     row = column, column = i, rows = w, w = n;
@@ -221,7 +222,7 @@ static void finish(const halves *h, const square *s) {
 }
 
 static void multiply(const halves *h, int64_t block, int64_t first, int64_t last, int thread) {
-  float c[2 * ROWS * WIDE] __attribute__((aligned(64)));
+  float c[2 * BLOCK_ROWS * WIDE] __attribute__((aligned(64)));
   square s = {.block = block, .rows = block_rows(h, block), .c = c,
               .scratch = h->scratch + thread * h->thread_floats};
   bool once = h->p.k <= h->depth;
@@ -256,7 +257,7 @@ static int64_t scratch_floats(const halves *h, int64_t lanes) {
   return (lanes * h->thread_floats + h->a_words + h->b_words + 15) / 16 * 16;
 }
 
-/* Numbers of 4 bytes, scratch_floats(h, lanes) of them. */
+/* Sets the buffers to parts of scratch, which has scratch_floats(h, lanes) floats. */
 static void settle(halves *h, float *scratch, int64_t lanes) {
   h->scratch = scratch;
   h->b = (uint32_t *)(void *)(scratch + lanes * h->thread_floats);
@@ -281,7 +282,8 @@ static double time_of(const moth_product *p, bool pairs) {
 static int shared(moth_ctx *ctx, halves *h) {
   int status = MOTH_OK;
   if (h->packs_a)
-    status = moth_parallel(ctx, h->blocks, 1, ROWS * (double)h->p.k / PACKED_PER_NS, pack_a, h);
+    status =
+        moth_parallel(ctx, h->blocks, 1, BLOCK_ROWS * (double)h->p.k / PACKED_PER_NS, pack_a, h);
   for (int64_t j = 0; j < h->p.n && !status; j += h->columns) {
     take_columns(h, j);
     status = moth_parallel(ctx, h->panels, 1, WIDE * (double)h->p.k / PACKED_PER_NS, pack_b, h);
@@ -297,7 +299,7 @@ static int shared(moth_ctx *ctx, halves *h) {
 
 int moth_half_product(moth_ctx *ctx, const moth_product *p) {
   halves h = planned(p);
-  bool little = time_of(p, h.pairs) < LITTLE;
+  bool little = time_of(p, h.pairs) < ALONE_NS;
   int64_t lanes = little ? 1 : moth_lanes(ctx), bytes = scratch_floats(&h, lanes) * 4;
   float *scratch = moth_alloc(ctx, bytes);
   if (!scratch) return ctx->error.code;
@@ -328,7 +330,7 @@ static void batch_part(int64_t first, int64_t last, int thread, const void *arg)
   }
 }
 
-/* The largest buffer that one of them needs: the form may depend on the layout. */
+/* The largest buffer that a product of the batch needs. The method depends on the layout. */
 static int64_t most_scratch(const moth_product *p) {
   int64_t words = p->k, m = (p->m + 15) / 16 * 16, n = (p->n + 15) / 16 * 16;
   return (m + n) * words + WIDE * FLOATS_DEPTH + 16;

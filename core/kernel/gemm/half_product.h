@@ -6,7 +6,7 @@
 
 #include "sgemm.h"
 
-/* Both need moth_matrix_here(). */
+/* Both functions need moth_matrix_here(). */
 int moth_half_product(moth_ctx *ctx, const moth_product *p);
 int moth_half_product_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
                       int64_t count);

@@ -1,5 +1,5 @@
-/* igemm.c -- integer matrix products in tiles after Goto and van de Geijn (2008). Sums wrap, so
-** that any order has the same bits; i8 and u8 are computed in 16 bits.
+/* igemm.c -- integer matrix products in tiles, after Goto and van de Geijn (2008). Sums wrap, so
+** every order of additions returns the same bits. i8 and u8 are computed in 16 bits.
 */
 #include "igemm.h"
 #include "base/alloc.h"
@@ -7,7 +7,7 @@
 #include "base/threads.h"
 #include "kernel/math/elementwise.h"
 
-enum { MR = 6, KC = 256, NC = 256, WIDEST = 64 }; /* WIDEST: the columns of a tile, at most */
+enum { MR = 6, KC = 256, NC = 256, WIDEST = 64 }; /* WIDEST: columns of the widest tile */
 
 #define TARGET
 #define VECTOR_BYTES 16
@@ -35,13 +35,13 @@ enum { MR = 6, KC = 256, NC = 256, WIDEST = 64 }; /* WIDEST: the columns of a ti
 
 typedef void tile_loop(int64_t k, const void *a, const void *b, void *to, int64_t ldc);
 
-/* A block of B, packed, and the columns of C it belongs to. */
+/* A packed block of B, and the columns of C that it computes. */
 typedef struct block {
   const moth_product *p;
   tile_loop *tile;
   int64_t width;             /* columns of a tile */
   int64_t from, k, first, n; /* rows and columns of B */
-  bool adds;                 /* to what C holds */
+  bool adds;                 /* adds to the elements of C */
   void *b;
 } block;
 
@@ -96,7 +96,7 @@ PRODUCT(i16, int16_t, uint16_t)
 PRODUCT(i32, int32_t, uint32_t)
 PRODUCT(i64, int64_t, uint64_t)
 
-/* Plain instructions multiply 64 bits faster one by one. */
+/* Plain instructions are as fast for single products of 64 bits. */
 bool moth_igemm_pays(const moth_product *p) {
   if (p->dtype == MOTH_I64 && moth_level() == MOTH_LEVEL_PLAIN) return false;
   return p->m >= 4 && p->n >= 8 && p->k >= 8 && (double)p->m * (double)p->n * (double)p->k > 4096;

@@ -5,7 +5,7 @@
 #include "base/context.h"
 #include "product.h"
 
-/* Whether tiles pay: not for vectors and very small matrices. */
+/* True if tiles pay: not for vectors and very small matrices. */
 bool moth_igemm_pays(const moth_product *p);
 /* Any integer dtype, without a bias; results wrap. */
 int moth_igemm(moth_ctx *ctx, const moth_product *p);

@@ -2,7 +2,7 @@
 ** function names, VECTOR_BYTES is the size of a register.
 */
 
-/* to[MR][ldc] := the products of k rows of a (MR numbers each) and of b (two vectors each). */
+/* to[MR][ldc] := a b, where a has k rows of MR numbers and b has k rows of two vectors. */
 #define TILE(name, word)                                                                         \
   typedef word NAME(vec_##name)                                                                  \
     __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(word)), may_alias));                \

@@ -1,5 +1,5 @@
-/* matrix.c -- f32 matrix products for AVX-512 and AVX2: the walk over tiles. matrix_level.h has the
-** tiles.
+/* matrix.c -- f32 matrix products for AVX-512 and AVX2: the loops over tiles. matrix_level.h has
+** the tiles.
 */
 #include "matrix.h"
 
@@ -10,38 +10,41 @@
 
 #if MOTH_HAS_LEVELS
 
-#define BLOCK_TILES 40 /* tiles of A that are gone through for each panel of B: they stay in L2 */
-#define BLOCK_MOST 44  /* ... where blocks are equal, so that none of few rows waits for B */
-#define LOW_TILE 6     /* rows of a tile of more than two vectors */
-#define APART 16       /* floats between packed tiles, which else would share few sets of L1 */
-#define SHALLOW 32     /* depth up to which rows of tiles go first: C is the traffic then */
-#define CHAIN 96       /* products that a register sums at a time: longer sums lose digits, */
-#define MOST_CHAINS 16 /* ... and so do many of them */
-#define FAR (128 << 10) /* floats of A or B that are not in L2 as a whole when they are wanted */
-#define FEW_ROWS 32    /* for these B is read faster than it can be fetched ahead */
-#define AVX2_DEPTH 288 /* rows of B gone through at a time by vectors of 8 floats: three chains, and
-                       ** a panel of so many leaves an L1 of 32 KB room for a tile of A */
-#define AVX2_COLUMNS 16 /* of the widest panel of those */
-#define L1_LINES 320   /* of a panel that stay there next to a tile of A, */
-#define L1_BYTES 4096  /* ... if they use all of its sets, which repeat after this many bytes */
-#define COPY_ROWS 72   /* rows of C that make copying a panel of B pay, */
-#define COPY_FEWER 40  /* ... where its rows fill few sets: an eighth of them would be too many */
+#define BLOCK_TILES 40 /* tiles of A that use a panel of B before the next panel: they stay in L2 */
+#define BLOCK_MOST 44  /* ... at most, so that blocks are equal and all have enough rows */
+#define LOW_TILE 6     /* rows of a tile with more than two vectors */
+#define TILE_GAP \
+  16 /* floats between packed tiles; without them, tiles would share few sets of L1 */
+/* depth up to which rows of tiles are computed first, since C is most of the memory traffic */
+#define SHALLOW_DEPTH 32
+#define CHAIN_PRODUCTS 96 /* products that a register sums at a time: longer sums lose digits, */
+#define MOST_CHAINS 16 /* ... and so do many chains */
+#define L2_FLOATS (128 << 10) /* floats of A or B that do not stay in L2 until they are used */
+#define PREFETCH_ROWS 32    /* rows of A; for fewer, B is read faster than it can be prefetched */
+/* rows of B at a time for vectors of 8 floats: three chains. A panel of this depth leaves space for
+** a tile of A in an L1 of 32 KB */
+#define AVX2_DEPTH 288
+#define AVX2_COLUMNS 16 /* columns of the widest of these panels */
+#define L1_LINES 320   /* cache lines of a panel that stay in L1 next to a tile of A, */
+#define L1_BYTES 4096  /* ... if they use all sets of L1, which repeat after this many bytes */
+#define COPY_ROWS 72   /* rows of C for which copying a panel of B pays, */
+#define COPY_FEWER 40  /* ... if the rows of B use few sets */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k, chain;
   const float *a;
-  int64_t rs, cs, next; /* next: from one tile's rows of A to the next's */
+  int64_t rs, cs, next; /* next: from the rows of A of one tile to those of the next */
   const float *b;
-  int64_t ldb, last; /* last: where a row's last vector begins */
+  int64_t ldb, last; /* last: column where the last vector of a row starts */
   float *c;
   int64_t ldc;
   const float *bias;
   bool add, relu;
-  /* what to fetch meanwhile: */
-  int64_t below;      /* from A's rows to the next tile's, 0: not those */
+  /* Data to prefetch: */
+  int64_t below;      /* from A's rows to those of the next tile; 0: none */
   const float *ahead; /* the next panel of B, */
-  int64_t few;        /* so many rows of it with each chain, */
-  int64_t apart;      /* ... so far apart; ldb where vectors have 16 floats */
+  int64_t few;        /* the number of its rows for each chain, */
+  int64_t apart;      /* ... which are `apart` floats apart: ldb for vectors of 16 floats */
 } moth_strip;
 
 typedef void strip_loop(moth_strip *p);
@@ -55,7 +58,7 @@ VECTOR(16)
 #undef VECTOR
 typedef float loose1 __attribute__((may_alias));
 
-/* 0 where x is below it; NaN and -0 stay. The mask of a comparison has a type of its own. */
+/* 0 where x < 0; NaN and -0 stay. The mask of a comparison has its own type. */
 #define RELU_LANES(x) ((__typeof__(x))((__typeof__((x) < 0))(x) & ~((x) < 0)))
 #define RELU_ONE(x) ((x) < 0 ? 0 : (x))
 
@@ -99,11 +102,11 @@ static bool wide(void) { return moth_level() == MOTH_LEVEL_AVX512; }
 bool moth_matrix_here(void) { return moth_level() != MOTH_LEVEL_PLAIN; }
 int moth_matrix_lanes(void) { return wide() ? 16 : 8; }
 
-/* -- how rows and columns are cut -- */
+/* -- division of rows and columns -- */
 
 typedef struct panels {
-  int lanes, set;   /* of the vectors, and which of the tables' sets that is */
-  int64_t vectors, n; /* in a row of C; panels */
+  int lanes, set;   /* lanes of a vector, and its index in the tables */
+  int64_t vectors, n; /* vectors in a row of C; number of panels */
 } panels;
 
 static inline panels panels_of(int64_t n) {
@@ -117,7 +120,7 @@ static inline panels panels_of(int64_t n) {
   return p;
 }
 
-/* Where panel i begins, in vectors: they differ by one at most. */
+/* The start of panel i, in vectors. Panels differ by at most one vector. */
 static inline int64_t panel_at(const panels *p, int64_t i) { return p->vectors * i / p->n; }
 
 int64_t moth_matrix_panels(int64_t n) { return panels_of(n).n; }
@@ -129,8 +132,8 @@ int moth_matrix_height(int64_t m, int64_t n) {
   return (int)((m + tiles - 1) / tiles);
 }
 
-/* Of the least number of equal parts of k that are no longer than `most`. Small matrices have one:
-** dividing would take a good part of their time. */
+/* The length of the fewest equal parts of k that are at most `most` long. Small matrices return
+** early, because a division would take much of their time. */
 static int64_t equal_part(int64_t k, int64_t most) {
   if (k <= most) return k > 0 ? k : 1;
   int64_t parts = (k + most - 1) / most;
@@ -142,13 +145,13 @@ int64_t moth_matrix_depth(int64_t k) {
 }
 
 /* Floats from one packed tile of A to the next. */
-static inline int64_t tile_scratch(int64_t rows, int64_t k) { return rows * k + APART; }
+static inline int64_t tile_scratch(int64_t rows, int64_t k) { return rows * k + TILE_GAP; }
 
 int64_t moth_matrix_scratch(int64_t k) {
   return BLOCK_MOST * tile_scratch(LOW_TILE, moth_matrix_depth(k));
 }
 
-/* relu of m rows of n that are written already. */
+/* relu of an (m, n) matrix, in place. */
 MOTH_AVX2 static void relu(float *c, int64_t ldc, int64_t m, int64_t n) {
   for (int64_t i = 0; i < m; i++, c += ldc) {
     int64_t j = 0;
@@ -163,21 +166,21 @@ MOTH_AVX2 static void relu(float *c, int64_t ldc, int64_t m, int64_t n) {
 
 /* -- products -- */
 
-/* How m rows are cut: tiles differ by one row at most, since one of few rows would wait for B. The
-** first `more` tiles have one more than the others. */
-typedef struct rows_cut {
+/* The division of m rows. Tiles differ by at most one row, since a tile of few rows would be slow
+** in reading B. The first `more` tiles have least + 1 rows. */
+typedef struct row_tiles {
   int64_t tiles, least, more;
-} rows_cut;
+} row_tiles;
 
-static inline rows_cut cut_rows(int64_t m, int height) {
-  rows_cut c = {.tiles = (m + height - 1) / height};
+static inline row_tiles cut_rows(int64_t m, int height) {
+  row_tiles c = {.tiles = (m + height - 1) / height};
   c.least = m / c.tiles;
   c.more = m - c.tiles * c.least;
   return c;
 }
 
-/* Those rows, one panel, at most MOTH_MATRIX_DEPTH deep. */
-static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cut *c, bool laid,
+/* Computes these rows of one panel, at most MOTH_MATRIX_DEPTH deep. */
+static inline void strips(moth_strip *s, strip_loop *const *loops, const row_tiles *c, bool laid,
                           bool first) {
   const int64_t chains = c->tiles * ((s->k + s->chain - 1) / s->chain);
   if (s->ahead) s->few = (s->k + chains - 1) / chains;
@@ -192,11 +195,11 @@ static inline void strips(moth_strip *s, strip_loop *const *loops, const rows_cu
   }
 }
 
-/* Packs tiles of A with contiguous columns: each tile is k times its rows. Eight numbers are copied
-** at a time if no more than that may be read or overwritten. Columns are short and far apart, which
-** processors do not prefetch: the code prefetches them. */
-static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t tiles, int64_t rows,
-                      bool ends) {
+/* Packs tiles of an A with contiguous columns: a tile has k times its rows. Eight numbers are
+** copied at a time where reading and overwriting that many is allowed. Columns are short and far
+** apart; processors do not prefetch them, so the code does. */
+static void pack_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t tiles,
+                       int64_t rows, bool ends) {
   enum { SOME = 8, AHEAD = 8, LINE = 16 };
   for (int64_t t = 0; t < k; t++, a += cs) {
     for (int64_t i = 0; i < tiles * rows; i += LINE) __builtin_prefetch(a + AHEAD * cs + i);
@@ -208,18 +211,18 @@ static void lay_tiles(float *to, const float *a, int64_t cs, int64_t k, int64_t 
   }
 }
 
-static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const rows_cut *c) {
+static void lay_rows(float *to, const float *a, int64_t cs, int64_t k, const row_tiles *c) {
   const int64_t taller = c->more * (c->least + 1);
-  lay_tiles(to, a, cs, k, c->more, c->least + 1, false);
+  pack_tiles(to, a, cs, k, c->more, c->least + 1, false);
   to += c->more * tile_scratch(c->least + 1, k);
-  lay_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
+  pack_tiles(to, a + taller, cs, k, c->tiles - c->more, c->least, true);
 }
 
-/* As lay_rows, for an A with contiguous rows, rs apart; there are m of them. Tiles of fewer than 8
-** rows are transposed by eights: the excess of a column is overwritten by the next one, or falls
-** between tiles. */
-MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t m, int64_t k,
-                                 const rows_cut *c) {
+/* The same for an A with contiguous rows, rs apart; m is their number. Tiles of fewer than 8 rows
+** are transposed eight at a time; the excess of a column is overwritten by the next column, or ends
+** in the gap between tiles. */
+MOTH_AVX2 static void pack_transposed_tiles(float *to, const float *a, int64_t rs, int64_t m,
+                                            int64_t k, const row_tiles *c) {
   enum { EIGHT = 8 };
   for (int64_t i = 0; i < c->tiles; i++) {
     const int64_t rows = c->least + (i < c->more);
@@ -229,7 +232,7 @@ MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t 
     else
       for (int64_t t = 0; t < k; t += EIGHT) {
         if (t > k - EIGHT) t = k - EIGHT;
-        turn_avx2(to + t * rows, rows, a + t, rs);
+        transpose_avx2(to + t * rows, rows, a + t, rs);
       }
     to += tile_scratch(rows, k);
     a += rows * rs;
@@ -237,14 +240,15 @@ MOTH_AVX2 static void lay_turned(float *to, const float *a, int64_t rs, int64_t 
   }
 }
 
-/* -- panels of B by vectors of 8 floats --
-** They are narrow, and L1 may be small: rows that are far apart drive each other out. */
+/* -- panels of B for vectors of 8 floats --
+**
+** The panels are narrow and L1 may be small: rows that are far apart evict each other. */
 
-/* Whether k rows of at most AVX2_COLUMNS floats, ld apart, do not stay in L1. */
-static bool crowded(int64_t k, int64_t ld) {
+/* True if k rows of at most AVX2_COLUMNS floats, ld apart, do not stay in L1. */
+static bool evicts(int64_t k, int64_t ld) {
   const int64_t bytes = ld * 4 % L1_BYTES, line = 64;
-  int64_t alone = L1_BYTES; /* steps of this many bytes use all sets in turn */
-  if (bytes % line) return 2 * k > L1_LINES; /* most rows touch two lines */
+  int64_t alone = L1_BYTES; /* rows this many bytes apart use all sets of L1 */
+  if (bytes % line) return 2 * k > L1_LINES; /* most rows cover two lines */
   while (bytes % alone) alone /= 2;
   return k * (alone / line) > L1_LINES;
 }
@@ -258,13 +262,13 @@ MOTH_AVX2 static void copy_panel(float *to, const float *b, int64_t k, int64_t w
   }
 }
 
-/* As strips, of m rows in all, and from a copy of the panel where that pays. */
-static void strips_near(moth_strip *s, strip_loop *const *loops, const rows_cut *c, bool laid,
+/* Like strips(), for m rows in all. Uses a copy of the panel where a copy pays. */
+static void strips_near(moth_strip *s, strip_loop *const *loops, const row_tiles *c, bool laid,
                         bool first, int64_t m) {
   float copy[AVX2_DEPTH * AVX2_COLUMNS] __attribute__((aligned(64)));
   const int64_t width = s->last + 8;
   const int64_t k = m >= COPY_ROWS ? s->k : m >= COPY_FEWER ? s->k / 8 : 0;
-  if (s->ldb != width && crowded(k, s->ldb)) {
+  if (s->ldb != width && evicts(k, s->ldb)) {
     copy_panel(copy, s->b, s->k, width, s->ldb);
     s->b = copy;
     s->ldb = width;
@@ -272,31 +276,32 @@ static void strips_near(moth_strip *s, strip_loop *const *loops, const rows_cut 
   strips(s, loops, c, laid, first);
 }
 
-/* Rows of C that use each panel of B before the next panel. */
+/* Rows of C that use a panel of B before the next panel. */
 static int64_t block_rows(int64_t m, int64_t k, int height) {
-  if (k <= SHALLOW) return height;
+  if (k <= SHALLOW_DEPTH) return height;
   return wide() ? BLOCK_TILES * height : equal_part(m, BLOCK_MOST * height);
 }
 
-/* Tiles t0 to t1 and panels p0 to p1. */
+/* Computes tiles t0 to t1 - 1 of panels p0 to p1 - 1. */
 static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64_t p1) {
   const panels cut = panels_of(p->n);
   const int height = moth_matrix_height(p->m, p->n);
   float *const scratch = p->scratch;
   strip_loop *const(*loops)[MOTH_MATRIX_ROWS + 1] =
     wide() ? strips_avx512[cut.set] : strips_avx2[cut.set];
-  const int64_t most = p->k > MOST_CHAINS * CHAIN ? MOTH_MATRIX_DEPTH : CHAIN;
-  const bool far_a = p->m * p->k > FAR && p->cs == 1, far_b = p->k * p->n > FAR && p->m > FEW_ROWS;
+  const int64_t most = p->k > MOST_CHAINS * CHAIN_PRODUCTS ? MOTH_MATRIX_DEPTH : CHAIN_PRODUCTS;
+  const bool far_a = p->m * p->k > L2_FLOATS && p->cs == 1,
+             far_b = p->k * p->n > L2_FLOATS && p->m > PREFETCH_ROWS;
   int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
   for (int64_t t = 0; t < p->k || t == 0; t += depth) {
     int64_t k = p->k - t < depth ? p->k - t : depth, chain = equal_part(k, most);
     const int64_t block = block_rows(bottom - t0 * height, k, height);
     for (int64_t i = t0 * height, m; i < bottom; i += m) {
       m = block < bottom - i ? block : bottom - i;
-      const rows_cut rows = cut_rows(m, height);
+      const row_tiles rows = cut_rows(m, height);
       const float *a = p->a + i * p->rs + t * p->cs;
       if (scratch && p->rs == 1) lay_rows(scratch, a, p->cs, k, &rows);
-      else if (scratch) lay_turned(scratch, a, p->rs, p->m - i, k, &rows);
+      else if (scratch) pack_transposed_tiles(scratch, a, p->rs, p->m - i, k, &rows);
       for (int64_t j = p0; j < p1; j++) {
         int64_t v = panel_at(&cut, j), nv = panel_at(&cut, j + 1) - v, column = v * cut.lanes;
         int64_t width = (v + nv) * cut.lanes < p->n ? nv * cut.lanes : p->n - column;
@@ -321,7 +326,7 @@ void moth_matrix_rows(const moth_matrix *p, int64_t first, int64_t last) {
 }
 
 void moth_matrix_columns(const moth_matrix *p, int64_t first, int64_t last) {
-  part(p, 0, p->m, first, last); /* more tiles than there are */
+  part(p, 0, p->m, first, last); /* p->m is more than the number of tiles */
 }
 
 void moth_matrix_run(const moth_matrix *p) { part(p, 0, p->m, 0, panels_of(p->n).n); }
@@ -332,7 +337,7 @@ static void pack_panel(float *to, const float *b, int64_t k, int64_t w, int64_t 
   if (cs == 1)
     for (int64_t t = 0; t < k; t++) memcpy(to + t * w, b + t * rs, (size_t)w * sizeof *to);
   else if (rs == 1)
-    (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, w, k, w, b, cs);
+    (wide() ? pack_transposed_avx512 : pack_transposed_avx2)(to, w, k, w, b, cs);
   else
     for (int64_t t = 0; t < k; t++)
       for (int64_t j = 0; j < w; j++) to[t * w + j] = b[t * rs + j * cs];
@@ -357,7 +362,7 @@ void moth_matrix_pack(float *to, const float *b, int64_t k, int64_t n, int64_t r
 
 void moth_matrix_transpose_panel(float *to, int64_t step, const float *b, int64_t k, int64_t w,
                             int64_t cs) {
-  (wide() ? pack_turned_avx512 : pack_turned_avx2)(to, step, k, w, b, cs);
+  (wide() ? pack_transposed_avx512 : pack_transposed_avx2)(to, step, k, w, b, cs);
 }
 
 /* -- a matrix times a vector -- */
@@ -365,7 +370,7 @@ void moth_matrix_transpose_panel(float *to, int64_t step, const float *b, int64_
 void moth_matrix_dots(const moth_dots *p, int64_t first, int64_t last) {
   moth_dots d = *p;
   int most = moth_matrix_height(p->m, 64);
-  for (int i = 0; i < p->m; i += most) { /* w is read once for so many vectors */
+  for (int i = 0; i < p->m; i += most) { /* w is read once for `most` vectors */
     d.m = p->m - i < most ? p->m - i : most;
     d.x = p->x + i * p->ldx;
     d.y = p->y + i * p->ldy;

@@ -1,20 +1,20 @@
 /* matrix_level.h -- the loops of matrix.c for one level: LANES floats in the widest vector, TARGET
 ** the attribute that chooses instructions, STRIPS the table of strips for them.
 **
-** A tile of C stays in registers for all of k. A is read in place, one number at a time with one
-** pointer for three rows, and B a few vectors at a time. The last vector of a row of B may overlap
-** the one before it, so that no width needs masks or a buffer. The next data are prefetched: the
-** tile of C, the next tile's rows of A, the next panel of B.
+** A tile of C stays in registers for all of k. A is read in place, one number at a time, with one
+** pointer for three rows. B is read a few vectors at a time; the last vector of a row may overlap
+** the previous one, so no width needs masks or a buffer. The code prefetches the tile of C, the
+** rows of A of the next tile, and the next panel of B.
 */
 
-/* Scalars are fused by name: compilers vectorize neighboring rows only partly, so that the bits of
-** an element would depend on the number of rows of a tile. */
+/* Scalar products are fused explicitly. Compilers vectorize neighboring rows only partly, so the
+** bits of an element would depend on the number of rows of a tile. */
 #define ADD_LANES(s, a, x) s += (a) * (x)
 #define ADD_ONE(s, a, x) s = __builtin_fmaf(a, x, s)
-#define PER_LINE(lanes) ((lanes) < 16 ? 16 / (lanes) : 1) /* vectors */
+#define PER_LINE(lanes) ((lanes) < 16 ? 16 / (lanes) : 1) /* vectors per cache line */
 
-/* One strip: tiles of m rows and nv vectors, one below the other. Every p->chain products are added
-** to C, which is in L1 by then: longer sums lose digits. */
+/* One strip: tiles of m rows and nv vectors, one below the other. After p->chain products the sums
+** are added to C, which is in L1 then; longer sums lose digits. */
 #define TILES(f, V, U, lanes, ADD, RELU)                                                         \
   TARGET INLINED void NAME(f)(moth_strip *p, const int m, const int nv) {                        \
     const float *from = p->a, *ahead = p->ahead;                                                 \
@@ -112,10 +112,10 @@ static strip_loop *const NAME(strips)[4][4][MOTH_MATRIX_ROWS + 1] = {
 #undef SIX
 #undef TWELVE
 
-/* -- packing: rows of B as wide as a panel, one below the other -- */
+/* -- packing: contiguous rows of B, as wide as a panel -- */
 
-/* to[t * w + j] = b[j * ld + t] for LANES j and LANES t */
-TARGET INLINED void NAME(turn)(float *to, int64_t w, const float *b, int64_t ld) {
+/* to[t * w + j] := b[j * ld + t] for LANES j and LANES t */
+TARGET INLINED void NAME(transpose)(float *to, int64_t w, const float *b, int64_t ld) {
   NAME(vector) r[LANES], s[LANES];
   UNROLL for (int i = 0; i < LANES; i++) r[i] = *(const NAME(loose) *)(const void *)(b + i * ld);
   UNROLL for (int i = 0; i < LANES; i += 2) { /* pairs of numbers, */
@@ -135,7 +135,7 @@ TARGET INLINED void NAME(turn)(float *to, int64_t w, const float *b, int64_t ld)
       s[i + j + 4] = ODD4(r[i + j], r[i + j + 4]);
     }
   }
-  UNROLL for (int j = 0; j < 8; j++) { /* ... and all; s[j] begins with column j or 8 + j - 4 */
+  UNROLL for (int j = 0; j < 8; j++) { /* ... and all; s[j] starts with column j or 8 + j - 4 */
     r[j] = EVEN4(s[j], s[j + 8]);
     r[j + 8] = ODD4(s[j], s[j + 8]);
   }
@@ -149,9 +149,10 @@ TARGET INLINED void NAME(turn)(float *to, int64_t w, const float *b, int64_t ld)
   UNROLL for (int i = 0; i < LANES; i++) *(NAME(loose) *)(void *)(to + i * w) = r[i];
 }
 
-/* A transposed panel of B: its columns are contiguous, ld apart; its rows are then `step` apart. */
-TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t w, const float *b,
-                                     int64_t ld) {
+/* Copies a transposed panel of B, whose columns are contiguous and ld apart. Its rows are then
+** `step` apart. */
+TARGET static void NAME(pack_transposed)(float *to, int64_t step, int64_t k, int64_t w,
+                                         const float *b, int64_t ld) {
   if (w < LANES || k < LANES) {
     for (int64_t t = 0; t < k; t++)
       for (int64_t j = 0; j < w; j++) to[t * step + j] = b[j * ld + t];
@@ -159,7 +160,7 @@ TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t
   }
   for (int64_t j = 0;; j = j + 2 * LANES > w ? w - LANES : j + LANES) {
     for (int64_t t = 0;; t = t + 2 * LANES > k ? k - LANES : t + LANES) {
-      NAME(turn)(to + t * step + j, step, b + j * ld + t, ld);
+      NAME(transpose)(to + t * step + j, step, b + j * ld + t, ld);
       if (t + LANES == k) break;
     }
     if (j + LANES == w) break;
@@ -168,7 +169,7 @@ TARGET static void NAME(pack_turned)(float *to, int64_t step, int64_t k, int64_t
 
 /* -- a matrix times a vector -- */
 
-/* The sum of each of four vectors; none depends on the others. */
+/* The sum of each of four vectors. */
 TARGET INLINED vector4 NAME(four_sums)(NAME(vector) a, NAME(vector) b, NAME(vector) c,
                                        NAME(vector) d) {
   NAME(vector) ab = LOW1(a, b) + HIGH1(a, b), cd = LOW1(c, d) + HIGH1(c, d);
@@ -182,8 +183,8 @@ TARGET INLINED vector4 NAME(four_sums)(NAME(vector) a, NAME(vector) b, NAME(vect
   return SHUFFLE(half, half, 0, 1, 2, 3) + SHUFFLE(half, half, 4, 5, 6, 7);
 }
 
-/* Where four sums for neighbouring rows of w go. */
-TARGET INLINED void NAME(keep_four)(const moth_dots *p, int i, int64_t j, bool add, bool last,
+/* Writes four sums for neighboring rows of w. */
+TARGET INLINED void NAME(write_four)(const moth_dots *p, int i, int64_t j, bool add, bool last,
                                     vector4 sum) {
   float *y = p->y + i * p->ldy + j * p->step;
   const float *bias = p->bias + i * p->bias_x + j * p->bias_w;
@@ -199,7 +200,7 @@ TARGET INLINED void NAME(keep_four)(const moth_dots *p, int i, int64_t j, bool a
   }
 }
 
-/* The products behind the last whole vector. By itself: inside, it would be there 24 times for each
+/* The products after the last whole vector. Not inlined: it would be copied 24 times for each
 ** number of vectors. */
 TARGET __attribute__((noinline)) static float NAME(rest)(const float *x, const float *w,
                                                          int64_t n) {
@@ -208,8 +209,8 @@ TARGET __attribute__((noinline)) static float NAME(rest)(const float *x, const f
   return sum;
 }
 
-/* m vectors x times `rows` rows of w, from row j on: each product in a vector of sums, of n numbers
-** from t on. Rows are by fours, or there is one. */
+/* Products of m vectors x with `rows` rows of w (1, or a multiple of 4), from row j on, for n
+** numbers from t on. Each product has a vector of sums. */
 TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int rows, int64_t j,
                                   int64_t t, const int64_t n) {
   NAME(vector) s[24 + 3];
@@ -234,7 +235,7 @@ TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int row
       sum += *(const loose4 *)(const void *)rest;
     }
     if (rows >= 4) {
-      NAME(keep_four)(p, e / rows, j + e % rows, p->add || !first, last, sum);
+      NAME(write_four)(p, e / rows, j + e % rows, p->add || !first, last, sum);
       continue;
     }
     for (int i = e; i < m && i < e + 4; i++) {
@@ -245,7 +246,7 @@ TARGET INLINED void NAME(dots_of)(const moth_dots *p, const int m, const int row
   }
 }
 
-/* Sums of DOTS numbers are added to y: longer ones lose digits. */
+/* Sums of DOTS numbers are added to y, since longer sums lose digits. */
 TARGET static void NAME(dots)(const moth_dots *p, int64_t first, int64_t last) {
   enum { DOTS = 512 * LANES };
   const int64_t k = p->k;
@@ -269,8 +270,8 @@ TARGET static void NAME(dots)(const moth_dots *p, int64_t first, int64_t last) {
   }
 }
 
-/* y (+)= the rows of b, ldb apart, times x[0], x[step], ...: eight rows at a time, so that b is
-** read in long streams */
+/* y (+)= the rows of b, ldb apart, times x[0], x[step], ...; eight rows at a time, so that b is
+** read in long streams. */
 TARGET static void NAME(sums)(const moth_sums *p, int64_t first, int64_t last) {
   enum { ROWS = 8 };
   const float *x = p->x, *b = p->b;

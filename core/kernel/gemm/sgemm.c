@@ -1,10 +1,10 @@
 /* sgemm.c -- f32 products: the method for their sizes and strides, packing, and threads.
 **
-** Operands are read in place if tiles can: A with any strides, B with contiguous rows. B is packed
-** if it is transposed (as in x W'), large, or its rows collide in the caches. For few rows of A, A
-** is packed instead and C is transposed back. Else A is packed only if it is transposed and is read
-** many times, a few tiles at a time. Up to 1024^3 packing gains nothing: tiles 64 wide read B in
-** long enough pieces, and for those 16 wide matrix.c copies a panel at a time.
+** Tiles read operands in place if they can: A with any strides, B with contiguous rows. B is packed
+** if it is transposed (as in x W') or large, or if its rows collide in the caches. For few rows of
+** A, A is packed instead and C is transposed. Else A is packed only if it is transposed and is read
+** many times, a few tiles at a time. Up to 1024^3, packing B is no faster: tiles 64 wide read B in
+** long enough pieces, and for tiles 16 wide matrix.c copies a panel at a time.
 */
 #include "sgemm.h"
 #include "base/alloc.h"
@@ -13,38 +13,40 @@
 #include "gemm.h"
 #include "matrix.h"
 
-#define FEW 64                  /* multiplications up to which plain loops are faster */
-#define PER_NS 110.0            /* multiplications and additions a thread does in a nanosecond */
-#define PACKED_PER_NS 4.0       /* elements packed */
-#define READ_PER_NS 8.0         /* elements of a matrix that meets a vector */
-#define FEW_ROWS 8              /* rows times a transposed B that are dot products, */
-#define LONG 32                 /* ... of at least this many elements */
+#define PLAIN_PRODUCTS 64                  /* multiplications up to which plain loops are faster */
+#define PER_NS 110.0            /* multiplications and additions of a thread per ns */
+#define PACKED_PER_NS 4.0       /* elements packed per ns */
+#define READ_PER_NS 8.0         /* elements of a matrix read per ns in a product with a vector */
+#define FEW_ROWS 8 /* rows of A; up to these, products with a transposed B are dot products, */
+#define DOT_LENGTH 32                 /* ... of at least this many elements */
 #define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
-#define PART (128 << 10)        /* elements of one that is cut across its rows, */
-#define SHORT 4096              /* ... if those are no longer: pieces of longer ones are streams */
+#define PART_ELEMENTS \
+  (128 << 10) /* elements of a part of a matrix that is divided across its rows, */
+/* ... if rows are at most this long: pieces of longer rows are streams themselves */
+#define SHORT_ROW 4096
 #define MOST_PARTS 64
-#define MOST_PACKED (1 << 20)          /* floats of B packed at a time, */
-#define DEEP 8192               /* ... in pieces of at most so many rows */
-#define VECTOR 16               /* columns that are not cut apart */
-#define LARGE (3 << 19)         /* elements of B that are always packed */
-#define COLLIDING 8192          /* bytes: rows of B multiples of it apart share few places in L2, */
-#define CROWDED 4096            /* ... multiples of this in L1, which matters for */
-#define MANY_ROWS 512           /* ... at least so many rows of A; */
-#define COLLIDE 128             /* so many rows of B drive each other out then */
-#define TURNED 64               /* rows and columns for which packing A pays */
-#define LEAST_CROSSED 16        /* rows that make a vector of a product's columns */
+#define MOST_PACKED (1 << 20)          /* floats of B that are packed at a time, */
+#define PIECE_ROWS 8192               /* ... in pieces of at most this many rows */
+#define WHOLE_COLUMNS 16               /* columns that stay together in a division */
+#define LARGE_B (3 << 19)         /* elements of B; larger ones are always packed */
+#define L2_PERIOD 8192 /* bytes: rows of B a multiple of these apart share few sets of L2, */
+#define L1_PERIOD 4096            /* ... or of L1, which matters for */
+#define MANY_ROWS 512           /* ... at least this many rows of A; */
+#define COLLIDING_ROWS 128             /* this many rows of B then evict each other */
+#define PACK_A_SIDE 64               /* rows and columns for which packing A pays */
+#define LEAST_CROSSED 16        /* rows for which the columns of a product become vectors */
 
 static const float *floats(const char *at) { return (const float *)(const void *)at; }
 
 /* -- one row, one column, few rows times a transposed B -- */
 
-typedef struct vector_product { /* one of two forms */
+typedef struct vector_product { /* a product by dots (d) or by sums (s) */
   bool dots;
   int64_t n; /* rows of w, or elements of y */
   moth_dots d;
   moth_sums s;
-  int64_t parts, rows; /* of sums: each part has so many rows, and sums of its own */
-  float *scratch;         /* for those, parts x n */
+  int64_t parts, rows; /* parts of sums: each has `rows` rows and its own sums */
+  float *scratch;         /* the sums of parts, (parts, n) */
 } vector_product;
 
 static bool as_sums(const moth_product *p, vector_product *v) {
@@ -56,8 +58,8 @@ static bool as_sums(const moth_product *p, vector_product *v) {
   return true;
 }
 
-/* y' = x' A' */
-static bool as_turned_sums(const moth_product *p, vector_product *v) {
+/* y' = x' A'. */
+static bool as_transposed_sums(const moth_product *p, vector_product *v) {
   if (p->m * p->k < STREAMED || p->n > 1 || p->rs_a != 1 || p->ldc != 1 || p->bias) return false;
   v->n = p->m;
   v->s = (moth_sums){.k = p->k, .step = p->rs_b, .ldb = p->cs_a, .x = floats(p->b),
@@ -67,7 +69,7 @@ static bool as_turned_sums(const moth_product *p, vector_product *v) {
 }
 
 static bool as_dots(const moth_product *p, vector_product *v) {
-  if (p->k < LONG || p->cs_a != 1 || p->rs_b != 1) return false;
+  if (p->k < DOT_LENGTH || p->cs_a != 1 || p->rs_b != 1) return false;
   v->dots = true;
   v->d = (moth_dots){.k = p->k, .bias = floats(p->bias), .y = (float *)(void *)p->c,
                      .add = p->beta, .relu = p->relu};
@@ -86,16 +88,16 @@ static bool as_dots(const moth_product *p, vector_product *v) {
   return true;
 }
 
-/* Sums of short rows are cut across the rows, so that each piece is read in one stream; where, the
-** sizes alone say. */
+/* Sums of short rows are divided across the rows, so that each part is read in one stream. The
+** division depends on the sizes only. */
 static bool as_vector(const moth_product *p, vector_product *v) {
   if (p->m > FEW_ROWS && p->n > FEW_ROWS) return false;
   *v = (vector_product){.parts = 1};
   if (as_dots(p, v)) return true;
-  if (!as_sums(p, v) && !as_turned_sums(p, v)) return false;
-  if (v->n > SHORT) return true;
+  if (!as_sums(p, v) && !as_transposed_sums(p, v)) return false;
+  if (v->n > SHORT_ROW) return true;
   const int64_t most = (v->s.k + MOST_PARTS - 1) / MOST_PARTS;
-  v->rows = (PART / v->n > most ? PART / v->n : most) / 8 * 8 + 8;
+  v->rows = (PART_ELEMENTS / v->n > most ? PART_ELEMENTS / v->n : most) / 8 * 8 + 8;
   v->parts = (v->s.k + v->rows - 1) / v->rows;
   return true;
 }
@@ -119,7 +121,7 @@ static void sums_part(int64_t first, int64_t last, int thread, const void *arg) 
   }
 }
 
-/* y (+)= the sums of the parts, in order */
+/* y (+)= the sums of the parts, in order. */
 static void gather_parts(const vector_product *v) {
   static const float one = 1;
   moth_sums s = v->s;
@@ -141,13 +143,13 @@ static int run_vector(moth_ctx *ctx, const moth_product *p, vector_product *v) {
 
 /* -- by tiles -- */
 
-/* Whether B must be packed; and whether packing pays, since rows far apart in memory collide in the
-** caches. */
-static bool turned_b(const moth_product *p) { return p->cs_b != 1 && p->n > 1; }
+/* transposed_b: B must be packed. packs_b: packing pays, because rows of B that are far apart in
+** memory collide in the caches. */
+static bool transposed_b(const moth_product *p) { return p->cs_b != 1 && p->n > 1; }
 static bool packs_b(const moth_product *p) {
-  int64_t apart = p->m < MANY_ROWS ? COLLIDING : CROWDED;
-  bool collide = p->k > COLLIDE && p->rs_b * 4 % apart == 0;
-  return turned_b(p) || (p->m >= 128 && p->n > 64 && (collide || p->k * p->n > LARGE));
+  int64_t apart = p->m < MANY_ROWS ? L2_PERIOD : L1_PERIOD;
+  bool collide = p->k > COLLIDING_ROWS && p->rs_b * 4 % apart == 0;
+  return transposed_b(p) || (p->m >= 128 && p->n > 64 && (collide || p->k * p->n > LARGE_B));
 }
 
 static moth_matrix tiled(const moth_product *p) {
@@ -160,7 +162,7 @@ static moth_matrix tiled(const moth_product *p) {
 int64_t moth_sgemm_scratch(const moth_product *p) {
   vector_product v;
   if (as_vector(p, &v)) return v.parts > 1 ? v.parts * v.n : 0;
-  return turned_b(p) ? p->k * p->n : 0;
+  return transposed_b(p) ? p->k * p->n : 0;
 }
 
 void moth_sgemm_alone(const moth_product *p, float *scratch) {
@@ -172,7 +174,7 @@ void moth_sgemm_alone(const moth_product *p, float *scratch) {
     return;
   }
   moth_matrix q = tiled(p);
-  if (turned_b(p)) {
+  if (transposed_b(p)) {
     moth_matrix_pack(scratch, q.b, q.k, q.n, p->rs_b, p->cs_b);
     q.b = scratch;
     q.packed = true;
@@ -180,10 +182,10 @@ void moth_sgemm_alone(const moth_product *p, float *scratch) {
   moth_matrix_run(&q);
 }
 
-typedef struct shared { /* a product that threads share */
+typedef struct shared { /* a product that threads divide */
   const moth_product *p;
   moth_matrix q;
-  float *b, *scratch; /* buffers for a piece of b, and for each thread's tiles of a transposed A */
+  float *b, *scratch; /* buffers for a piece of B, and for each thread's tiles of a transposed A */
   bool by_rows;
 } shared;
 
@@ -202,7 +204,7 @@ static void tile_part(int64_t first, int64_t last, int thread, const void *arg) 
   else moth_matrix_columns(&q, first, last);
 }
 
-/* Threads divide the longer side: the other operand is read once for each piece. */
+/* Threads divide the longer side, so that the other operand is read once for each piece. */
 static int run_tiles(moth_ctx *ctx, shared *s) {
   const moth_matrix *q = &s->q;
   int height = moth_matrix_height(q->m, q->n);
@@ -213,29 +215,31 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
   return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
 }
 
-/* The pieces of a packed B: equal, of whole vectors, as many columns as the buffer holds, so that
-** all pieces of a large B are wide. */
+/* The pieces of a packed B. They are equal, have whole vectors, and as many columns as fit the
+** buffer, so that all pieces of a large B are wide. */
 typedef struct pieces {
-  int64_t vectors, n; /* of a row of B; pieces */
+  int64_t vectors, n; /* vectors of a row of B; number of pieces */
 } pieces;
-_Static_assert(MOST_PACKED / DEEP / 2 > MOTH_MATRIX_NARROW && TURNED > MOTH_MATRIX_NARROW,
-               "what meets a transposed A is not narrow");
+_Static_assert(MOST_PACKED / PIECE_ROWS / 2 > MOTH_MATRIX_NARROW &&
+                   PACK_A_SIDE > MOTH_MATRIX_NARROW,
+               "pieces of a product with a transposed A are not narrow");
 
 static pieces pieces_of(const moth_product *p) {
-  const int64_t vectors = (p->n + VECTOR - 1) / VECTOR, most = MOST_PACKED / p->k / VECTOR;
+  const int64_t vectors = (p->n + WHOLE_COLUMNS - 1) / WHOLE_COLUMNS,
+                most = MOST_PACKED / p->k / WHOLE_COLUMNS;
   return (pieces){vectors, (vectors + most - 1) / most};
 }
 
 static int64_t piece_at(const moth_product *p, const pieces *c, int64_t i) {
-  return i < c->n ? c->vectors * i / c->n * VECTOR : p->n;
+  return i < c->n ? c->vectors * i / c->n * WHOLE_COLUMNS : p->n;
 }
 
 static int64_t piece_scratch(const moth_product *p) {
   const pieces c = pieces_of(p);
-  return (c.vectors + c.n - 1) / c.n * VECTOR * p->k;
+  return (c.vectors + c.n - 1) / c.n * WHOLE_COLUMNS * p->k;
 }
 
-/* B is packed and used a piece at a time. */
+/* Packs and uses B one piece at a time. */
 static int run_packed(moth_ctx *ctx, shared *s) {
   const moth_product *p = s->p;
   const moth_matrix whole = s->q;
@@ -258,17 +262,17 @@ static int run_packed(moth_ctx *ctx, shared *s) {
   return status;
 }
 
-/* Whether tiles of A are packed: A is transposed, or its rows collide in a small L1. */
-static bool lays_a(const moth_product *p) {
-  if (p->m < TURNED || p->n <= TURNED) return false;
-  const bool collide = p->cs_a == 1 && p->rs_a * 4 % CROWDED == 0 && p->k > COLLIDE;
+/* True if tiles of A are packed: A is transposed, or its rows collide in a small L1. */
+static bool packs_a(const moth_product *p) {
+  if (p->m < PACK_A_SIDE || p->n <= PACK_A_SIDE) return false;
+  const bool collide = p->cs_a == 1 && p->rs_a * 4 % L1_PERIOD == 0 && p->k > COLLIDING_ROWS;
   return (p->rs_a == 1 && p->cs_a > 1) || (collide && moth_matrix_lanes() == 8);
 }
 
 static int run_shared(moth_ctx *ctx, const moth_product *p) {
   shared s = {.p = p, .q = tiled(p)};
   int64_t bytes_b = packs_b(p) ? piece_scratch(p) * 4 : 0;
-  int64_t bytes = lays_a(p) ? moth_lanes(ctx) * moth_matrix_scratch(p->k) * 4 : 0;
+  int64_t bytes = packs_a(p) ? moth_lanes(ctx) * moth_matrix_scratch(p->k) * 4 : 0;
   if (bytes && !(s.scratch = moth_alloc(ctx, bytes))) return ctx->error.code;
   if (bytes_b) s.b = moth_alloc(ctx, bytes_b);
   int status = bytes_b && !s.b ? ctx->error.code : s.b ? run_packed(ctx, &s)
@@ -278,9 +282,9 @@ static int run_shared(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
-/* A transposed B of any depth, a piece at a time. */
+/* A transposed B of any depth, one piece at a time. */
 static int run_deep(moth_ctx *ctx, const moth_product *p) {
-  int64_t parts = (p->k + DEEP - 1) / DEEP, depth = (p->k + parts - 1) / parts;
+  int64_t parts = (p->k + PIECE_ROWS - 1) / PIECE_ROWS, depth = (p->k + parts - 1) / parts;
   int status = MOTH_OK;
   for (int64_t t = 0; t < p->k && !status; t += depth) {
     moth_product part = *p;
@@ -295,14 +299,14 @@ static int run_deep(moth_ctx *ctx, const moth_product *p) {
 }
 
 static int run_whole(moth_ctx *ctx, const moth_product *p) {
-  return packs_b(p) && p->k > DEEP ? run_deep(ctx, p) : run_shared(ctx, p);
+  return packs_b(p) && p->k > PIECE_ROWS ? run_deep(ctx, p) : run_shared(ctx, p);
 }
 
-/* -- few rows times a large transposed matrix -- C' = B' A' packs A instead of B, which is larger,
-** and then transposes C. */
+/* -- few rows times a large transposed matrix: C' = B' A' packs A, which is smaller than B, and
+** then transposes C -- */
 
 static bool pays_crossed(const moth_product *p) {
-  return p->rs_b == 1 && p->cs_a == 1 && turned_b(p) && !p->beta && p->m >= LEAST_CROSSED &&
+  return p->rs_b == 1 && p->cs_a == 1 && transposed_b(p) && !p->beta && p->m >= LEAST_CROSSED &&
          p->m * (p->k + p->n) < p->n * p->k;
 }
 
@@ -342,12 +346,12 @@ static int run_crossed(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
-static bool is_small(const moth_product *p) { /* nothing to share, and little to pack */
+static bool is_small(const moth_product *p) { /* nothing to divide, and little to pack */
   return (double)p->m * (double)p->n * (double)p->k < 3000 * PER_NS && p->n * p->k <= 65536;
 }
 
-/* Steps of dimensions of size 1 say nothing about the layout. */
-static moth_product settled(const moth_product *p) {
+/* The strides of dimensions of size 1 are arbitrary; sets them to usual values. */
+static moth_product normalized(const moth_product *p) {
   moth_product q = *p;
   if (q.m == 1) q.rs_a = q.cs_a == 1 ? q.k : 1;
   if (q.k == 1) q.cs_a = 1, q.rs_b = q.cs_b == 1 ? q.n : 1;
@@ -356,7 +360,7 @@ static moth_product settled(const moth_product *p) {
 }
 
 int moth_sgemm(moth_ctx *ctx, const moth_product *given) {
-  const moth_product p = settled(given);
+  const moth_product p = normalized(given);
   vector_product v;
   if (is_small(&p)) {
     int64_t bytes = moth_sgemm_scratch(&p) * 4;
@@ -389,7 +393,7 @@ typedef struct many {
   moth_product p;
   const moth_batch *batch;
   float *scratch;
-  int64_t each; /* floats of room for a thread */
+  int64_t each; /* floats of scratch for a thread */
   bool few;     /* so few elements that a tile would be mostly empty */
 } many;
 
@@ -404,11 +408,11 @@ static void batch_part(int64_t first, int64_t last, int thread, const void *arg)
 
 int moth_sgemm_batch(moth_ctx *ctx, const moth_product *p, const moth_batch *batch,
                      int64_t count) {
-  many w = {.p = settled(p), .batch = batch};
+  many w = {.p = normalized(p), .batch = batch};
   w.each = (moth_sgemm_scratch(&w.p) + 15) / 16 * 16;
   double ns = (double)p->m * (double)p->n * (double)p->k / PER_NS;
-  w.few = ns * PER_NS <= FEW && !p->bias && !p->relu;
-  if (count == 1 || w.each > MOST_PACKED || p->k > DEEP ||
+  w.few = ns * PER_NS <= PLAIN_PRODUCTS && !p->bias && !p->relu;
+  if (count == 1 || w.each > MOST_PACKED || p->k > PIECE_ROWS ||
       (ns > 1e5 && count < 4 * moth_lanes(ctx))) {
     int status = MOTH_OK;
     for (int64_t i = 0; i < count && !status; i++) {

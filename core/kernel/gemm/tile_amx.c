@@ -1,4 +1,4 @@
-/* tile_amx.c -- convolution's product and sum with AMX tiles, for pairs of bf16: operands are
+/* tile_amx.c -- convolution's product and sum with AMX tiles, for pairs of bf16. Operands are
 ** packed in blocks of 16 by 16 words, or read in place if they have this layout.
 */
 #include "amx.h"
@@ -22,7 +22,7 @@ AMX_TARGET INLINED void multiply(const int tall, const int wide, int m, int64_t 
       AMX_TO(right[0][k]) = AMX_AT(b + off[k]);
       if (wide) AMX_TO(right[1][k]) = AMX_AT(b + off[k] + SIDE);
     }
-    if (some < SIDE) { /* zeros on both sides: the memory may hold NaN */
+    if (some < SIDE) { /* zeros in both operands, because unused memory may hold NaN */
       for (int64_t k = some; k < SIDE; k++)
         AMX_TO(right[0][k]) = AMX_TO(right[1][k]) = (words16){0};
       for (int i = 0; i < m; i++) AMX_TO(left[i]) = SOME(a + i * rs, some);
@@ -50,7 +50,7 @@ AMX_TARGET static void product(int m, bool wide, int64_t n, const float *a, int6
     }
 }
 
-/* The elements that m taps see in some windows that are not contiguous, and zeros. */
+/* Copies the elements of m taps in `some` windows that are not contiguous; the rest is 0. */
 AMX_TARGET INLINED void take_windows(int m, int64_t some, const float *x, const int64_t *off,
                                      const int64_t *at, uint32_t to[SIDE][SIDE]) {
   const __mmask16 mask = (__mmask16)((1 << some) - 1);
@@ -67,7 +67,7 @@ AMX_TARGET INLINED void take_windows(int m, int64_t some, const float *x, const 
   }
 }
 
-/* Whether 16 places follow each other: those of narrow images may go back and forth. */
+/* True if 16 offsets are consecutive. Those of narrow images may not even ascend. */
 AMX_TARGET INLINED bool in_a_row(const int64_t *at) {
   const __m512i first = _mm512_add_epi64(_mm512_set1_epi64(at[0]),
                                          _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
@@ -90,7 +90,7 @@ AMX_TARGET static void sum(int m, int v, int64_t n, const float *x, const int64_
       for (int i = 0; i < m; i++) AMX_TO(left[i]) = AMX_AT(x + off[i] + at[q]);
     else
       take_windows(m, some, x, off, at + q, left);
-    if (some < SIDE) { /* zeros on both sides: the memory may hold NaN */
+    if (some < SIDE) { /* zeros in both operands, because unused memory may hold NaN */
       for (int64_t k = 0; k < SIDE * ldb; k += SIDE)
         AMX_TO(right[0][0] + k) = k < some * ldb ? (words16)AMX_AT(from + k) : (words16){0};
       from = (const float *)(const void *)right;

@@ -1,6 +1,6 @@
 /* tile_level.h -- the loops of tile.c for one level: LANES floats in a vector, TARGET the attribute
-** that chooses instructions, LOW, PICK and others the indices of shuffles. It includes
-** tile_product.h, which has the products.
+** that chooses instructions, LOW, PICK and others the indices of shuffles. tile_product.h has the
+** products.
 */
 typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_alias));
 #define VECTOR NAME(vector)
@@ -14,7 +14,7 @@ typedef float NAME(half) __attribute__((vector_size(2 * LANES), aligned(4), may_
 typedef int32_t NAME(words) __attribute__((vector_size(4 * LANES)));
 #define WORDS NAME(words)
 
-/* The transpose of LANES vectors: each round interleaves those that are half of them apart. */
+/* Transposes LANES vectors. Each round interleaves vectors that are LANES / 2 apart. */
 TARGET INLINED void NAME(transpose)(VECTOR *a) {
   VECTOR b[LANES];
   UNROLL for (int round = 1; round < LANES; round *= 2) {
@@ -26,8 +26,8 @@ TARGET INLINED void NAME(transpose)(VECTOR *a) {
   }
 }
 
-TARGET static void NAME(turn)(int64_t m, int64_t n, const float *from, int64_t ld, float *to,
-                              int64_t ldt) {
+TARGET static void NAME(transpose_block)(int64_t m, int64_t n, const float *from, int64_t ld,
+                                         float *to, int64_t ldt) {
   for (int64_t i = 0; i < m; i += LANES)
     for (int64_t j = 0; j < n; j += LANES) {
       int64_t high = m - i < LANES ? m - i : LANES, wide = n - j < LANES ? n - j : LANES;
@@ -47,7 +47,7 @@ TARGET static void NAME(turn)(int64_t m, int64_t n, const float *from, int64_t l
     }
 }
 
-/* n floats; the last vector may overlap the one before. */
+/* Copies n floats; the last vector may overlap the previous one. */
 TARGET INLINED void NAME(copy)(const float *from, int64_t n, float *to) {
   if (n >= LANES) {
     for (int64_t i = 0; i + LANES <= n; i += LANES)
@@ -63,8 +63,8 @@ TARGET INLINED void NAME(copy)(const float *from, int64_t n, float *to) {
     for (int64_t i = 0; i < n; i++) to[i] = from[i];
 }
 
-/* Every other of 2 n - 1 floats, and none beyond them: the even ones of two vectors, the second of
-** which begins one float early. */
+/* Copies every second float of 2 n - 1 floats, and reads none after them: the even floats of two
+** vectors, the second of which starts one float early. */
 TARGET INLINED void NAME(copy_even)(const float *from, int64_t n, float *to) {
   int64_t k = 0;
   for (; k + LANES <= n; k += LANES) {
@@ -83,9 +83,10 @@ TARGET INLINED void NAME(copy_even)(const float *from, int64_t n, float *to) {
     for (; k < n; k++) to[k] = from[2 * k];
 }
 
-/* (Loops over the few zeros at both ends would become calls.) */
-TARGET static void NAME(lower)(int64_t rows, int64_t step, int64_t first, int64_t n, int64_t width,
-                               const float *from, int64_t ld, float *restrict to, int64_t ldt) {
+/* The zeros at both ends are few; loops over them would become calls of memset. */
+TARGET static void NAME(copy_rows)(int64_t rows, int64_t step, int64_t first, int64_t n,
+                                   int64_t width, const float *from, int64_t ld, float *restrict to,
+                                   int64_t ldt) {
   const int64_t left = n < width && width >= LANES ? LANES : 0, right = width - left;
   for (int64_t i = 0; i < rows; i++, from += ld, to += ldt) {
     if (left) {
@@ -101,13 +102,14 @@ TARGET static void NAME(lower)(int64_t rows, int64_t step, int64_t first, int64_
   }
 }
 
-/* two: reads two vectors; half: writes half of one. */
-TARGET INLINED void NAME(few_of)(const int two, const int half, int64_t rows, int64_t images,
-                                 int64_t width, const int32_t *pick, const float *from, int64_t ld,
-                                 int64_t apart, const float *end, float *to, int64_t ldt) {
+/* two: reads two vectors; half: writes half a vector. */
+TARGET INLINED void NAME(short_rows_of)(const int two, const int half, int64_t rows, int64_t images,
+                                        int64_t width, const int32_t *column, const float *from,
+                                        int64_t ld, int64_t apart, const float *end, float *to,
+                                        int64_t ldt) {
   float padded[2 * LANES] = {0};
   WORDS from_two;
-  memcpy(&from_two, pick, sizeof from_two);
+  memcpy(&from_two, column, sizeof from_two);
   const WORDS seen = from_two >= 0;
   for (int64_t i = 0; i < rows; i++, from += ld, to += ldt)
     for (int64_t k = 0; k < images; k++) {
@@ -125,15 +127,16 @@ TARGET INLINED void NAME(few_of)(const int two, const int half, int64_t rows, in
     }
 }
 
-TARGET static void NAME(lower_few)(int64_t rows, int64_t images, int64_t width,
-                                   const int32_t *pick, const float *from, int64_t ld,
+TARGET static void NAME(copy_short_rows)(int64_t rows, int64_t images, int64_t width,
+                                   const int32_t *column, const float *from, int64_t ld,
                                    int64_t apart, const float *end, float *to, int64_t ldt) {
   int most = 0;
   const bool narrow = width <= LANES / 2;
-  for (int k = 0; k < LANES; k++) most = pick[k] > most ? pick[k] : most;
-  if (images == 1) images = rows, rows = 1, apart = ld, width = ldt; /* one loop */
+  for (int k = 0; k < LANES; k++) most = column[k] > most ? column[k] : most;
+  /* rows of a single image are copied like images */
+  if (images == 1) images = rows, rows = 1, apart = ld, width = ldt;
 #define FEW(two, half) \
-  NAME(few_of)(two, half, rows, images, width, pick, from, ld, apart, end, to, ldt)
+  NAME(short_rows_of)(two, half, rows, images, width, column, from, ld, apart, end, to, ldt)
   if (!narrow && most < LANES) FEW(0, 0);
   else if (!narrow) FEW(1, 0);
   else if (most < LANES) FEW(0, 1);
@@ -141,7 +144,8 @@ TARGET static void NAME(lower_few)(int64_t rows, int64_t images, int64_t width,
 #undef FEW
 }
 
-/* Rows are short: eights of constant length cost half of a general loop. */
+/* Rows are short: blocks of eight have constant length and take half of the time of a general
+** loop. */
 TARGET static void NAME(add)(int64_t rows, int64_t n, const float *from, int64_t ld, float *to,
                              int64_t ldt, int64_t step) {
   for (int64_t i = 0; i < rows; i++, from += ld, to += ldt) {
@@ -154,11 +158,22 @@ TARGET static void NAME(add)(int64_t rows, int64_t n, const float *from, int64_t
 }
 
 static const moth_tile NAME(tile) = {
-  .level = LEVEL, .rows = ROWS, .columns = 2 * LANES, .lanes = LANES, .vectors = TAPS4 ? 4 : 2,
-  .chain = 160, .taps = {0, TAPS1, TAPS2, 0, TAPS4}, .product = NAME(product), .sum = NAME(sum),
-  .turn = NAME(turn), .lower = NAME(lower), .lower_few = NAME(lower_few),
-  .add = NAME(add), .patches = NAME(patches),
-  .filters = NAME(filters), .results = NAME(results),
+    .level = LEVEL,
+    .rows = ROWS,
+    .columns = 2 * LANES,
+    .lanes = LANES,
+    .vectors = TAPS4 ? 4 : 2,
+    .chain = 160,
+    .taps = {0, TAPS1, TAPS2, 0, TAPS4},
+    .product = NAME(product),
+    .sum = NAME(sum),
+    .transpose = NAME(transpose_block),
+    .copy_rows = NAME(copy_rows),
+    .copy_short_rows = NAME(copy_short_rows),
+    .add = NAME(add),
+    .patches = NAME(patches),
+    .filters = NAME(filters),
+    .results = NAME(results),
 };
 #undef VECTOR
 #undef LOOSE

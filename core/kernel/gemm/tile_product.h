@@ -1,7 +1,7 @@
 /* tile_product.h -- a tile's product and sum for one level: LANES floats in a vector, ROWS rows of
 ** a product's tile, TAPS1, TAPS2 and TAPS4 rows of a sum's tile of 1, 2 and 4 vectors, TARGET the
 ** attribute that chooses instructions, MORE(sum, number, numbers) one multiply-add. Heights are
-** constants where the loops are inlined, so that all accumulators stay in registers.
+** constants where the loops are inlined, so all accumulators stay in registers.
 */
 TARGET INLINED void NAME(product_of)(const int m, const int wide, const int packed, int64_t n,
                                      const float *a, const int64_t rs, const float *b,
@@ -9,7 +9,8 @@ TARGET INLINED void NAME(product_of)(const int m, const int wide, const int pack
                                      int64_t ldy) {
   VECTOR s[ROWS][2];
   const NUMBER *one = (const NUMBER *)(const void *)a;
-  const NUMBER *at[4] = {one, one + 3 * rs, one + 6 * rs, one + 9 * rs}; /* no more registers */
+  /* four pointers, because more need too many registers */
+  const NUMBER *at[4] = {one, one + 3 * rs, one + 6 * rs, one + 9 * rs};
   UNROLL for (int i = 0; i < m; i++) {
     s[i][0] = (VECTOR){0} + (start ? start[i] : 0);
     s[i][1] = s[i][0];

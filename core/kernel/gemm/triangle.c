@@ -1,5 +1,5 @@
-/* triangle.c -- triangular systems by blocks of rows: a matrix product subtracts the solved rows
-** from a block, then the block is solved in registers, some columns at a time. For 100 rows and 50
+/* triangle.c -- triangular systems by blocks of rows. A matrix product subtracts the solved rows
+** from a block; then the block is solved in registers, some columns at a time. For 100 rows and 50
 ** columns this takes 0.6 of the time of OpenBLAS, which is tuned for large matrices.
 */
 #include "triangle.h"
@@ -12,7 +12,7 @@
 
 enum { BLOCK = 16 };
 
-/* A block of the triangle in the order in which its rows are solved; 1 on the diagonal where there
+/* A block of the triangle, in the order in which its rows are solved. The diagonal is 1 where there
 ** are no more rows. */
 typedef struct block {
   float at[BLOCK][BLOCK];
@@ -21,7 +21,7 @@ typedef struct block {
 #if defined(__GNUC__)
 #define LOOPS(TARGET, name, LANES)                                                              \
   typedef float lanes_##name __attribute__((vector_size(4 * LANES)));                           \
-  /* LANES columns of up to BLOCK rows, `step` elements apart: n of them are there. */          \
+  /* Solves n of LANES columns of up to BLOCK rows, `step` elements apart. */                   \
   TARGET static void columns_##name(const block *d, int rows, int64_t step, int n, float *y) {  \
     lanes_##name r[BLOCK];                                                                      \
     UNROLL for (int i = 0; i < BLOCK; i++) {                                                    \
@@ -59,11 +59,11 @@ static void solve_f32(const block *d, int rows, int64_t step, int k, float *y) {
 #endif
 
 void moth_triangle_solve(bool upper, bool unit, int n, int k, const float *t, float *y) {
-  float known[BLOCK * MOTH_TRIANGLE]; /* the block's rows left of it, or right, with a minus */
+  float known[BLOCK * MOTH_TRIANGLE]; /* minus the block's rows, left of the block or right of it */
   block d;
   for (int done = 0; done < n; done += BLOCK) {
     const int rows = n - done < BLOCK ? n - done : BLOCK, first = upper ? n - done - rows : done;
-    const int from = upper ? first + rows : 0; /* what is known begins there: `done` rows */
+    const int from = upper ? first + rows : 0; /* first of the `done` solved rows */
     float *at = y + (int64_t)first * k;
     for (int i = 0; i < rows; i++)
       for (int j = 0; j < done; j++) known[i * done + j] = -t[(first + i) * n + from + j];

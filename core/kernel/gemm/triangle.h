@@ -6,8 +6,8 @@
 
 enum { MOTH_TRIANGLE = 256 }; /* rows up to which this is faster than LAPACK */
 
-/* y (n, k) := X of T X = y. Of T, n by n, only the upper or the lower triangle is read, and with
-** `unit` not its diagonal. n is at most MOTH_TRIANGLE. */
+/* y (n, k) := X of T X = y. T is n by n, n at most MOTH_TRIANGLE. Only the upper or the lower
+** triangle of T is read, and with `unit` not its diagonal. */
 void moth_triangle_solve(bool upper, bool unit, int n, int k, const float *t, float *y);
 
 #endif
