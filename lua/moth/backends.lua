@@ -80,7 +80,7 @@ local cudnn = switches("moth.backends.cudnn", {
   enabled = cudnn_switch(C.MOTH_CUDNN_ENABLED),
   benchmark = cudnn_switch(C.MOTH_CUDNN_BENCHMARK),
   allow_tf32 = cudnn_switch(C.MOTH_CUDNN_TF32),
-  deterministic = { get = function() return true end, set = function() end },
+  deterministic = {get = function() return true end, set = function() end},
   is_available = function() return found_cudnn() ~= nil end,
   version = function() return tonumber((found_cudnn() or ""):match "^%d+") end,
 })

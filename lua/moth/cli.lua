@@ -51,7 +51,7 @@ end
 
 --- Sets the global `arg` like the interpreter `luajit`.
 local function set_arguments(name, words)
-  local list = { [0] = name }
+  local list = {[0] = name}
   for i, word in ipairs(words) do list[i] = word end
   _G.arg = list
 end
@@ -72,13 +72,13 @@ local function busted(words)
   set_arguments("busted", words)
   -- Busted ends a failed run by error(nil) unless it may exit the process.
   local run = require "busted.runner"
-  local ok, message = pcall(run, { standalone = false })
+  local ok, message = pcall(run, {standalone = false})
   if not ok and message ~= nil then error(message, 0) end
   if not ok then os.exit(1) end
 end
 
-local OURS = { ["--sanitize"] = true, ["--clang"] = true, ["--racecheck"] = true,
-  ["--device=cuda"] = true }
+local OURS = {["--sanitize"] = true, ["--clang"] = true, ["--racecheck"] = true,
+  ["--device=cuda"] = true}
 
 -- Returns paths, options for Busted, the number of parallel jobs (nil: default), and true if all
 -- specs must run in one process. Only options that select specs work with several processes.
@@ -114,7 +114,7 @@ local function test(words)
     if not alone and not lfs.attributes(path) then fail("there is no " .. path) end
   end
   local jobs = dofile "spec/support/jobs.lua"
-  local files = not alone and jobs.files(#paths > 0 and paths or { "spec" })
+  local files = not alone and jobs.files(#paths > 0 and paths or {"spec"})
   if alone or (#files < 2 and not count) then
     for _, path in ipairs(paths) do options[#options + 1] = path end
     busted(options)
@@ -175,7 +175,7 @@ commands["-v"], commands["--version"] = commands.version, commands.version
 function cli.main(command, ...)
   local run = commands[command or "help"]
   if not run then fail(("unknown command '%s'\n\n%s"):format(tostring(command), USAGE)) end
-  run { ... }
+  run {...}
 end
 
 return cli

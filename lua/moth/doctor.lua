@@ -22,7 +22,7 @@ function doctor.missing_packages(root)
     local group, name = line:match("^(%w+) ([%w%-%.%+]+)$")
     local query = "dpkg-query -W -f '${db:Status-Status}\\n' "
     if group and machine.output_of(query .. name) ~= "installed" then
-      missing[#missing + 1] = { group, name }
+      missing[#missing + 1] = {group, name}
     end
   end
   return missing
@@ -87,7 +87,7 @@ end
 --- The BLAS is opened at its first use: a matrix product of sufficient size.
 local function open_blas()
   local moth = require "moth"
-  local x = moth.ones(64, 64, { dtype = moth.float64 })
+  local x = moth.ones(64, 64, {dtype = moth.float64})
   x:matmul(x)
 end
 
@@ -97,21 +97,21 @@ function doctor.gpus(lib)
   local C, ctx = lib.C, lib.ctx
   local room = ffi.new("char[4096]")
   if C.moth_device_report(ctx, room, 4096) < 0 then
-    return { { "GPU", ffi.string(C.moth_error(ctx, 1)) } }
+    return {{"GPU", ffi.string(C.moth_error(ctx, 1))}}
   end
   local rows = {}
   for name, text in ffi.string(room):gmatch("([^\t\n]*)\t([^\n]*)") do
-    rows[#rows + 1] = { name, text }
+    rows[#rows + 1] = {name, text}
   end
   local cuda = require("moth.cuda")
   local count = tonumber(C.moth_device_count(ctx))
-  if count < 0 then rows[#rows + 1] = { "GPU", ffi.string(C.moth_error(ctx, 1)) } end
+  if count < 0 then rows[#rows + 1] = {"GPU", ffi.string(C.moth_error(ctx, 1))} end
   for i = 0, count - 1 do
     local major, minor = cuda.get_device_capability(i)
     local free, total = cuda.mem_get_info(i)
     local what = "%s, compute capability %d.%d, %.1f of %.1f GiB free"
-    rows[#rows + 1] = { "cuda:" .. i, what:format(cuda.get_device_name(i), major, minor,
-      free / 2 ^ 30, total / 2 ^ 30) }
+    rows[#rows + 1] = {"cuda:" .. i, what:format(cuda.get_device_name(i), major, minor,
+      free / 2 ^ 30, total / 2 ^ 30)}
   end
   return rows
 end

@@ -15,7 +15,7 @@ local lazy = require "moth.base.lazy"
 local lib = require "moth.binding.lib"
 
 local ops = bind.ops
-local HALF = { [dtypes.float16] = true, [dtypes.bfloat16] = true }
+local HALF = {[dtypes.float16] = true, [dtypes.bfloat16] = true}
 local fft = {}
 
 -- The kinds of transforms: c2c from complex to complex, r2c from real numbers to half of their
@@ -81,19 +81,19 @@ local function length_of(kind, x, n, d)
   return n or (kind == "c2r" and 2 * (x:size(d) - 1)) or x:size(d)
 end
 
-local NORM = { "enum", "norm", "which transform is divided by n: the inverse, both by its root, or "
-  .. "the forward one", choices = { "backward", "ortho", "forward" } }
+local NORM = {"enum", "norm", "which transform is divided by n: the inverse, both by its root, or "
+  .. "the forward one", choices = {"backward", "ortho", "forward"}}
 local INPUT = {
-  c2c = { "tensor", "input", "complex numbers, (..., n, 2)" },
-  r2c = { "tensor", "input", "real numbers, (..., n)" },
-  c2r = { "tensor", "input", "coefficients 0 to n / 2, (..., n / 2 + 1, 2)" },
+  c2c = {"tensor", "input", "complex numbers, (..., n, 2)"},
+  r2c = {"tensor", "input", "real numbers, (..., n)"},
+  c2r = {"tensor", "input", "coefficients 0 to n / 2, (..., n / 2 + 1, 2)"},
 }
 local N = {
   c2c = "length of the signals: longer signals are cut, shorter ones padded with zeros",
   c2r = "length of the results; 2 (m - 1) of m coefficients when absent",
 }
 N.r2c = N.c2c
-local DRAWN = { c2c = "moth.randn(3, 4, 2)", r2c = "moth.randn(3, 4)", c2r = "moth.randn(3, 4, 2)" }
+local DRAWN = {c2c = "moth.randn(3, 4, 2)", r2c = "moth.randn(3, 4)", c2r = "moth.randn(3, 4, 2)"}
 
 local function single(name, kind, inverse, doc)
   --- moth.fft.NAME(input, n, dim, norm): one dimension.
@@ -102,8 +102,8 @@ local function single(name, kind, inverse, doc)
     examples = DRAWN[kind] .. "\n" .. DRAWN[kind] .. ", {n = 5, dim = 1, norm = 'ortho'}\n"
       .. DRAWN[kind] .. ", 3, -1, 'forward'",
     args = {
-      INPUT[kind], { "int", "n", N[kind], optional = true },
-      { "dim", "dim", "dimension of the signals, not counting that of the pairs", default = -1 },
+      INPUT[kind], {"int", "n", N[kind], optional = true},
+      {"dim", "dim", "dimension of the signals, not counting that of the pairs", default = -1},
       NORM,
     },
     run = function(x, n, dim, norm)
@@ -129,7 +129,7 @@ single("ihfft", "r2c", true, "The inverse of hfft: half of the complex signals t
 -- ---- several dimensions ----
 
 local function list_of(v)
-  if type(v) == "number" then return { v } end
+  if type(v) == "number" then return {v} end
   return v
 end
 
@@ -163,10 +163,10 @@ local function several(name, kind, inverse, dims, doc)
       .. ", {3, -1}, {2, 3}, 'forward'",
     args = {
       INPUT[kind],
-      { "ints", "s", "length along each dimension, -1: as it is", optional = true },
-      { "dims", "dim", "dimensions, not counting that of the pairs" .. (dims and ""
-        or "; the last ones, as many as s has, or all when absent"),
-        default = dims, optional = not dims },
+      {"ints", "s", "length along each dimension, -1: as it is", optional = true},
+      {"dims", "dim", "dimensions, not counting that of the pairs" .. (dims and ""
+       or "; the last ones, as many as s has, or all when absent"),
+       default = dims, optional = not dims},
       NORM,
     },
     run = function(x, s, dim, norm)
@@ -193,27 +193,27 @@ local function several(name, kind, inverse, dims, doc)
 end
 
 for _, row in ipairs {
-  { "fft", "c2c", false, "fft along DIMS." }, { "ifft", "c2c", true, "ifft along DIMS." },
-  { "rfft", "r2c", false, "rfft along the last of DIMS, fft along the others." },
-  { "irfft", "c2r", true, "The inverse of rfft along DIMS." },
-  { "hfft", "c2r", false, "hfft along the last of DIMS, fft along the others." },
-  { "ihfft", "r2c", true, "The inverse of hfftN: ihfft along the last of DIMS." },
+  {"fft", "c2c", false, "fft along DIMS."}, {"ifft", "c2c", true, "ifft along DIMS."},
+  {"rfft", "r2c", false, "rfft along the last of DIMS, fft along the others."},
+  {"irfft", "c2r", true, "The inverse of rfft along DIMS."},
+  {"hfft", "c2r", false, "hfft along the last of DIMS, fft along the others."},
+  {"ihfft", "r2c", true, "The inverse of hfftN: ihfft along the last of DIMS."},
 } do
   local name, kind, inverse, doc = unpack(row)
   local two = doc:gsub("%u%u+", "two dimensions"):gsub("N ", "2 ")
   local many = doc:gsub("%u%u+", "several dimensions"):gsub("N ", "n ")
-  several(name .. "2", kind, inverse, { -2, -1 }, two)
+  several(name .. "2", kind, inverse, {-2, -1}, two)
   several(name .. "n", kind, inverse, nil, many)
 end
 
 -- ---- the order of coefficients ----
 
 local WHERE = {
-  { "int", "n", "length of the signals" },
-  { "float", "d", "time between two numbers", default = 1 },
-  { "dtype", "dtype", "element type; the default one when absent", optional = true },
-  { "device", "device", "where the elements live", optional = true },
-  { "bool", "requires_grad", "record gradients for it", default = false },
+  {"int", "n", "length of the signals"},
+  {"float", "d", "time between two numbers", default = 1},
+  {"dtype", "dtype", "element type; the default one when absent", optional = true},
+  {"device", "device", "where the elements live", optional = true},
+  {"bool", "requires_grad", "record gradients for it", default = false},
 }
 
 local function frequencies(name, doc, last, first)
@@ -248,9 +248,9 @@ local function shift(name, doc, back)
     name = name, doc = doc, scoped = true,
     examples = "moth.randn(5)\nmoth.randn(4, 3, 2), {dim = 1}",
     args = {
-      { "tensor", "input", "tensor of any shape" },
-      { "dims", "dim", "dimensions; default: all except a last one of size 2, which "
-        .. "holds complex pairs", optional = true },
+      {"tensor", "input", "tensor of any shape"},
+      {"dims", "dim", "dimensions; default: all except a last one of size 2, which "
+       .. "holds complex pairs", optional = true},
     },
     run = function(x, dim)
       local shifts, dims, n = {}, {}, x:dim()
@@ -278,22 +278,22 @@ local function parts(fname, x)
   return x:select(n, 1), x:select(n, 2)
 end
 
-local Z = { "tensor", "input", "complex numbers, (..., 2)" }
+local Z = {"tensor", "input", "complex numbers, (..., 2)"}
 
 --- moth.fft.abs(z): absolute values.
 fft.abs = define {
   name = "abs", doc = "The absolute values of complex numbers.", examples = "moth.randn(3, 2)",
-  args = { Z }, scoped = true,
+  args = {Z}, scoped = true,
   run = function(x)
     dimensions("abs", x, "c2c", 0)
-    return (ops.norm_p(x, 2, { -1 }))
+    return (ops.norm_p(x, 2, {-1}))
   end,
 }
 
 --- moth.fft.angle(z): from -pi to pi.
 fft.angle = define {
   name = "angle", doc = "The angles of complex numbers, from -pi to pi.",
-  examples = "moth.randn(3, 2)", args = { Z }, scoped = true,
+  examples = "moth.randn(3, 2)", args = {Z}, scoped = true,
   run = function(x)
     local re, im = parts("angle", x)
     return (ops.atan2(im, re))
@@ -304,12 +304,12 @@ fft.angle = define {
 fft.mul = define {
   name = "mul", doc = "The products of complex numbers.",
   examples = "moth.randn(3, 2), moth.randn(3, 2)\nmoth.randn(2, 3, 2), moth.randn(3, 2)",
-  args = { Z, { "tensor", "other", "as many, or broadcast" } }, scoped = true,
+  args = {Z, {"tensor", "other", "as many, or broadcast"}}, scoped = true,
   run = function(x, y)
     local a, b = parts("mul", x)
     local c, d = parts("mul", y)
-    local re, im = (a * c):addcmul_(b, d, { value = -1 }), (a * d):addcmul_(b, c)
-    return (ops.stack({ re, im }, -1))
+    local re, im = (a * c):addcmul_(b, d, {value = -1}), (a * d):addcmul_(b, c)
+    return (ops.stack({re, im}, -1))
   end,
 }
 
@@ -317,10 +317,10 @@ fft.mul = define {
 fft.polar = define {
   name = "polar", doc = "The complex numbers of these lengths and angles, (..., 2).",
   examples = "moth.rand(3) + 1, moth.randn(3)",
-  args = { { "tensor", "abs", "lengths" }, { "tensor", "angle", "angles, in radians" } },
+  args = {{"tensor", "abs", "lengths"}, {"tensor", "angle", "angles, in radians"}},
   scoped = true,
   run = function(length, angle)
-    return (ops.stack({ length * angle:cos(), length * angle:sin() }, -1))
+    return (ops.stack({length * angle:cos(), length * angle:sin()}, -1))
   end,
 }
 

@@ -30,11 +30,11 @@ local function cut(x, from, n) return x:narrow(2, from + 1, n) end
 
 -- 16-bit floats at a byte offset of each block, (n, 1).
 local function half(x, from)
-  return (bytes.as(cut(x, from, 2):contiguous(), "float16", { x:size(1), 1 }, 0, "gguf"):float())
+  return (bytes.as(cut(x, from, 2):contiguous(), "float16", {x:size(1), 1}, 0, "gguf"):float())
 end
 
 local function signed(x, from, n)
-  return (bytes.as(cut(x, from, n):contiguous(), "int8", { x:size(1), n }, 0, "gguf"):float())
+  return (bytes.as(cut(x, from, n):contiguous(), "int8", {x:size(1), n}, 0, "gguf"):float())
 end
 
 local function low(x) return (x:bitwise_and(15)) end
@@ -43,12 +43,12 @@ local function high(x) return (x:bitwise_right_shift(4)) end
 -- 32 4-bit numbers from 16 bytes: the low nibbles, then the high nibbles.
 local function nibbles(x, from)
   local q = cut(x, from, 16)
-  return (ops.cat({ low(q), high(q) }, 2))
+  return (ops.cat({low(q), high(q)}, 2))
 end
 
 -- 32 5-bit numbers: 4 bytes with the fifth bits, then nibbles.
 local function fives(x, from)
-  local places = ops.arange(0, 8, 1, { dtype = dtypes.uint8 })
+  local places = ops.arange(0, 8, 1, {dtype = dtypes.uint8})
   local top = cut(x, from, 4):unsqueeze(3):bitwise_right_shift(places):bitwise_and(1)
   return (nibbles(x, from + 4):bitwise_or(top:reshape(-1, 32):bitwise_left_shift(4)))
 end
@@ -57,15 +57,15 @@ end
 local function six_bits(x)
   local a, b, c = cut(x, 4, 4), cut(x, 8, 4), cut(x, 12, 4)
   local function top(y) return (y:bitwise_right_shift(6):bitwise_left_shift(4)) end
-  local scales = ops.cat({ a:bitwise_and(63), low(c):bitwise_or(top(a)) }, 2)
-  local minima = ops.cat({ b:bitwise_and(63), high(c):bitwise_or(top(b)) }, 2)
+  local scales = ops.cat({a:bitwise_and(63), low(c):bitwise_or(top(a))}, 2)
+  local minima = ops.cat({b:bitwise_and(63), high(c):bitwise_or(top(b))}, 2)
   return scales:float(), minima:float()
 end
 
 -- Numbers of `bits` bits each. In each 32 bytes the lowest bits are the first 32 numbers, the next
 -- bits the next 32. The result is (n, parts, numbers in a byte, 32).
 local function layers(x, from, n, bits)
-  local shifts = ops.arange(0, 8, bits, { dtype = dtypes.uint8 }):view(-1, 1)
+  local shifts = ops.arange(0, 8, bits, {dtype = dtypes.uint8}):view(-1, 1)
   local q = cut(x, from, n):reshape(x:size(1), -1, 1, 32)
   return (q:bitwise_right_shift(shifts):bitwise_and(2 ^ bits - 1))
 end
@@ -89,9 +89,9 @@ local function q3_k(x)
   local set = layers(x, 0, 32, 1):view(n, 2, 4, 32):bitwise_left_shift(2)
   -- 16 6-bit scales: nibbles of 8 bytes, then 4 bytes with the upper two bits.
   local a, c = cut(x, 96, 8), cut(x, 104, 4):unsqueeze(2)
-  local shifts = ops.arange(0, 8, 2, { dtype = dtypes.uint8 }):view(4, 1)
+  local shifts = ops.arange(0, 8, 2, {dtype = dtypes.uint8}):view(4, 1)
   local top = c:bitwise_right_shift(shifts):bitwise_and(3):bitwise_left_shift(4):view(n, 16)
-  local scales = ops.cat({ low(a), high(a) }, 2):bitwise_or(top):float() - 32
+  local scales = ops.cat({low(a), high(a)}, 2):bitwise_or(top):float() - 32
   return scaled(layers(x, 32, 64, 2):bitwise_or(set):float() - 4, half(x, 108) * scales)
 end
 
@@ -109,7 +109,7 @@ end
 local function q6_k(x)
   local n = x:size(1)
   local q = cut(x, 0, 128):reshape(n, 2, 64)
-  q = ops.stack({ low(q), high(q) }, 3):view(n, 2, 4, 32)
+  q = ops.stack({low(q), high(q)}, 3):view(n, 2, 4, 32)
   q = q:bitwise_or(layers(x, 128, 64, 2):bitwise_left_shift(4)):float() - 32
   return scaled(q, signed(x, 192, 16) * half(x, 208))
 end
@@ -117,34 +117,34 @@ end
 -- Dtypes by their code in files. A block type has the numbers and the bytes of a block, and its
 -- reader.
 local types = {
-  [0] = { name = "F32", dtype = "float32" },
-  [1] = { name = "F16", dtype = "float16" },
-  [30] = { name = "BF16", dtype = "bfloat16" },
-  [24] = { name = "I8", dtype = "int8" },
-  [25] = { name = "I16", dtype = "int16" },
-  [26] = { name = "I32", dtype = "int32" },
-  [27] = { name = "I64", dtype = "int64" },
-  [28] = { name = "F64", dtype = "float64" },
-  [2] = { name = "Q4_0", block = 32, bytes = 18, read = function(x)
+  [0] = {name = "F32", dtype = "float32"},
+  [1] = {name = "F16", dtype = "float16"},
+  [30] = {name = "BF16", dtype = "bfloat16"},
+  [24] = {name = "I8", dtype = "int8"},
+  [25] = {name = "I16", dtype = "int16"},
+  [26] = {name = "I32", dtype = "int32"},
+  [27] = {name = "I64", dtype = "int64"},
+  [28] = {name = "F64", dtype = "float64"},
+  [2] = {name = "Q4_0", block = 32, bytes = 18, read = function(x)
     return (nibbles(x, 2):float() - 8) * half(x, 0)
-  end },
-  [3] = { name = "Q4_1", block = 32, bytes = 20, read = function(x)
+  end},
+  [3] = {name = "Q4_1", block = 32, bytes = 20, read = function(x)
     return nibbles(x, 4):float() * half(x, 0) + half(x, 2)
-  end },
-  [6] = { name = "Q5_0", block = 32, bytes = 22, read = function(x)
+  end},
+  [6] = {name = "Q5_0", block = 32, bytes = 22, read = function(x)
     return (fives(x, 2):float() - 16) * half(x, 0)
-  end },
-  [7] = { name = "Q5_1", block = 32, bytes = 24, read = function(x)
+  end},
+  [7] = {name = "Q5_1", block = 32, bytes = 24, read = function(x)
     return fives(x, 4):float() * half(x, 0) + half(x, 2)
-  end },
-  [8] = { name = "Q8_0", block = 32, bytes = 34, read = function(x)
+  end},
+  [8] = {name = "Q8_0", block = 32, bytes = 34, read = function(x)
     return signed(x, 2, 32) * half(x, 0)
-  end },
-  [10] = { name = "Q2_K", block = 256, bytes = 84, read = q2_k },
-  [11] = { name = "Q3_K", block = 256, bytes = 110, read = q3_k },
-  [12] = { name = "Q4_K", block = 256, bytes = 144, read = q4_k },
-  [13] = { name = "Q5_K", block = 256, bytes = 176, read = q5_k },
-  [14] = { name = "Q6_K", block = 256, bytes = 210, read = q6_k },
+  end},
+  [10] = {name = "Q2_K", block = 256, bytes = 84, read = q2_k},
+  [11] = {name = "Q3_K", block = 256, bytes = 110, read = q3_k},
+  [12] = {name = "Q4_K", block = 256, bytes = 144, read = q4_k},
+  [13] = {name = "Q5_K", block = 256, bytes = 176, read = q5_k},
+  [14] = {name = "Q6_K", block = 256, bytes = 210, read = q6_k},
 }
 
 -- ---- metadata ----
@@ -199,7 +199,7 @@ end
 
 -- Reads one entry. The position of its bytes is checked when the start of the data is known.
 local function described(file)
-  local t = { name = text(file), shape = {} }
+  local t = {name = text(file), shape = {}}
   local ndim, count = file:uint(4), 1
   if ndim > MOST_DIMS then
     refuse_tensor(file, t.name, ("of %.0f dimensions, at most %d are possible"):format(ndim,
@@ -273,7 +273,7 @@ local function read(path, fname, mmap)
   if count * 24 + keys * 13 > left then
     file:refuse(("is broken: %.0f tensors and %.0f keys in %.0f bytes"):format(count, keys, left))
   end
-  local self = setmetatable({ file = file, list = {}, by_name = {} }, File)
+  local self = setmetatable({file = file, list = {}, by_name = {}}, File)
   self.metadata = entries(file, keys)
   for i = 1, count do
     local t = described(file)
@@ -291,7 +291,7 @@ local function read(path, fname, mmap)
 end
 
 local dequantised = scope.inside(function(file, t, from, dtype)
-  local x = t.row.read(file:tensor("uint8", { t.blocks, t.row.bytes }, from))
+  local x = t.row.read(file:tensor("uint8", {t.blocks, t.row.bytes}, from))
   return (x:to(dtype):view(t.shape))
 end)
 
@@ -306,7 +306,7 @@ end
 -- for an unknown name.
 function File:info(name)
   local t = self.by_name[name]
-  return t and { type = t.type, shape = { unpack(t.shape) }, nbytes = t.nbytes }
+  return t and {type = t.type, shape = {unpack(t.shape)}, nbytes = t.nbytes}
 end
 
 local function read_tensor(self, t, dtype, fname)
@@ -322,9 +322,9 @@ local function read_tensor(self, t, dtype, fname)
   return dequantised(self.file, t, from, dtype or dtypes.float32)
 end
 
-local DTYPE = { "dtype", "dtype", "the dtype of quantised tensors; float32 when absent",
-                optional = true }
-local parse_tensor = define.signature("tensor", { { "string", "name", "as in the file" }, DTYPE })
+local DTYPE = {"dtype", "dtype", "the dtype of quantised tensors; float32 when absent",
+               optional = true}
+local parse_tensor = define.signature("tensor", {{"string", "name", "as in the file"}, DTYPE})
 
 --- The tensor with this name. Plain types keep their dtype; quantised tensors become `dtype`.
 -- @param dtype  moth.float32 (default), float16, bfloat16 or float64
@@ -343,8 +343,8 @@ function File:__tostring()
   return ("GGUF file %s, %d tensors"):format(self.file.shown, #self.list)
 end
 
-local PATH = { "string", "path", "the file to read" }
-local MMAP = { "bool", "mmap", "share the file's pages instead of reading it", default = true }
+local PATH = {"string", "path", "the file to read"}
+local MMAP = {"bool", "mmap", "share the file's pages instead of reading it", default = true}
 
 --- Opens a GGUF file: `file.metadata` (a table), `file:names()`, `file:info(name)`,
 -- `file:tensor(name, dtype)`. Sizes are in PyTorch's order, the innermost last.
@@ -357,7 +357,7 @@ gguf.open = define {
     .. "table.",
   outputs = "file",
   examples = "'model.gguf', {mmap = false}",
-  args = { PATH, MMAP },
+  args = {PATH, MMAP},
   run = function(path, mmap) return read(path, "gguf.open", mmap) end,
 }
 
@@ -376,9 +376,9 @@ gguf.load = define {
   outputs = "tensors, metadata",
   examples = "'model.gguf', {dtype = moth.float16, device = 'cpu', mmap = false}",
   args = {
-    { "string", "path", "the file to read", optional = true }, DTYPE,
-    { "device", "device", "the device of the tensors", default = "cpu" }, MMAP,
-    { "any", "bytes", "a file's bytes, instead of a path", optional = true },
+    {"string", "path", "the file to read", optional = true}, DTYPE,
+    {"device", "device", "the device of the tensors", default = "cpu"}, MMAP,
+    {"any", "bytes", "a file's bytes, instead of a path", optional = true},
   },
   run = function(path, dtype, device, mmap, given)
     local file = read(bytes.source(path, given, "gguf.load"), "gguf.load", mmap)

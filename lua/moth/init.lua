@@ -94,7 +94,7 @@ local lazy = require "moth.base.lazy"
 local ffi = require "ffi"
 
 local version = ffi.string(lib.C.moth_version())
-local moth = { none = lib.none, version = version, _VERSION = "Moth " .. version }
+local moth = {none = lib.none, version = version, _VERSION = "Moth " .. version}
 
 -- ---- the names of the namespace ----
 

@@ -13,7 +13,7 @@ local byte, char, find, sub = string.byte, string.char, string.find, string.sub
 local json = {}
 
 --- JSON's null, which a Lua table cannot hold.
-json.null = setmetatable({}, { __tostring = function() return "null" end })
+json.null = setmetatable({}, {__tostring = function() return "null" end})
 
 json.max_depth = 1000
 
@@ -60,7 +60,7 @@ end
 
 -- ---- writing ----
 
-local escapes = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t" }
+local escapes = {['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t"}
 
 local function escape(c) return escapes[c] or format("\\u%04x", byte(c)) end
 
@@ -74,12 +74,12 @@ function json.number(x) return format("%.17g", x) end
 -- A reader is {text, depth}. Every function takes a position, and returns the value and the
 -- position after it. It raises a table {position, what was expected}.
 
-local function expected(position, what) error({ position = position, what = what }, 0) end
+local function expected(position, what) error({position = position, what = what}, 0) end
 
 local function skip(text, i) return find(text, "[^ \t\r\n]", i) or #text + 1 end
 
-local unescaped = { ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n",
-  r = "\r", t = "\t" }
+local unescaped = {['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n",
+  r = "\r", t = "\t"}
 
 -- The character of \uXXXX and the position after it; XXXX begins at i.
 local function unicode_escape(text, i)
@@ -168,7 +168,7 @@ local function read_object(text, i, depth)
   end
 end
 
-local words = { t = { "true", true }, f = { "false", false }, n = { "null", json.null } }
+local words = {t = {"true", true}, f = {"false", false}, n = {"null", json.null}}
 
 function read_value(text, i, depth)
   local c = sub(text, i, i)

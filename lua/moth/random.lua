@@ -19,8 +19,8 @@ local fork_rng = define {
   examples = "function() return moth.rand(2) end\nfunction() return moth.rand(2) end, {enabled = "
     .. "true}",
   args = {
-    { "function", "f", "the function to call" },
-    { "bool", "enabled", "restore the state?", default = true },
+    {"function", "f", "the function to call"},
+    {"bool", "enabled", "restore the state?", default = true},
   },
   outputs = "...",
   run = function(f, enabled)

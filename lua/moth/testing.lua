@@ -10,8 +10,8 @@ local testing = {}
 
 -- rtol and atol of a dtype, the values of torch.testing.
 local TOLERANCES = {
-  float16 = { 1e-3, 1e-5 }, bfloat16 = { 1.6e-2, 1e-5 }, float32 = { 1.3e-6, 1e-5 },
-  float64 = { 1e-7, 1e-7 },
+  float16 = {1e-3, 1e-5}, bfloat16 = {1.6e-2, 1e-5}, float32 = {1.3e-6, 1e-5},
+  float64 = {1e-7, 1e-7},
 }
 
 local function fail(options, format, ...)
@@ -25,8 +25,8 @@ local function dtype_name(x) return (tostring(x.dtype):gsub("^moth%.", "")) end
 local function tolerances(actual, expected, options)
   if options.rtol then return options.rtol, options.atol end
   local rtol, atol = 0, 0
-  for _, x in ipairs { actual, expected } do
-    local row = TOLERANCES[dtype_name(x)] or { 0, 0 }
+  for _, x in ipairs {actual, expected} do
+    local row = TOLERANCES[dtype_name(x)] or {0, 0}
     rtol, atol = math.max(rtol, row[1]), math.max(atol, row[2])
   end
   return rtol, atol
@@ -67,7 +67,7 @@ local function compare_tensors(actual, expected, options)
   check_kinds(actual, expected, options)
   local rtol, atol = tolerances(actual, expected, options)
   local a, b = actual:detach():cpu():double(), expected:detach():cpu():double()
-  local close = a:isclose(b, { rtol = rtol, atol = atol, equal_nan = options.equal_nan })
+  local close = a:isclose(b, {rtol = rtol, atol = atol, equal_nan = options.equal_nan})
   local wrong = close:logical_not()
   local count = wrong:sum():item()
   if tonumber(count) == 0 then return end
@@ -127,15 +127,15 @@ testing.assert_close = define {
     .. "moth.ones(2), moth.ones(2) * 1.01, {rtol = 0.1, atol = 0, equal_nan = true, "
     .. "check_device = false, check_dtype = false, check_stride = true, msg = 'not close'}",
   args = {
-    { "any", "actual", "the computed value" },
-    { "any", "expected", "the right value" },
-    { "float", "rtol", "relative tolerance; needs atol", optional = true },
-    { "float", "atol", "absolute tolerance; needs rtol", optional = true },
-    { "bool", "equal_nan", "is NaN close to NaN?", default = false },
-    { "bool", "check_device", "must the devices be equal?", default = true },
-    { "bool", "check_dtype", "must the dtypes be equal?", default = true },
-    { "bool", "check_stride", "must the strides be equal?", default = false },
-    { "string", "msg", "the text of the error", optional = true },
+    {"any", "actual", "the computed value"},
+    {"any", "expected", "the right value"},
+    {"float", "rtol", "relative tolerance; needs atol", optional = true},
+    {"float", "atol", "absolute tolerance; needs rtol", optional = true},
+    {"bool", "equal_nan", "is NaN close to NaN?", default = false},
+    {"bool", "check_device", "must the devices be equal?", default = true},
+    {"bool", "check_dtype", "must the dtypes be equal?", default = true},
+    {"bool", "check_stride", "must the strides be equal?", default = false},
+    {"string", "msg", "the text of the error", optional = true},
   },
   outputs = "",
   run = function(actual, expected, rtol, atol, equal_nan, device, dtype, stride, msg)
@@ -143,8 +143,8 @@ testing.assert_close = define {
       errors.argument("assert_close", rtol and "atol" or "rtol",
         "rtol and atol are given both or neither")
     end
-    compare(actual, expected, { rtol = rtol, atol = atol, equal_nan = equal_nan,
-      check_device = device, check_dtype = dtype, check_stride = stride, msg = msg, where = "" })
+    compare(actual, expected, {rtol = rtol, atol = atol, equal_nan = equal_nan,
+      check_device = device, check_dtype = dtype, check_stride = stride, msg = msg, where = ""})
   end,
 }
 
@@ -156,12 +156,12 @@ testing.make_tensor = define {
   examples = "{2, 3}, moth.float32\n{2}, moth.int64, {low = 0, high = 3, device = 'cpu'}\n"
     .. "{2}, moth.float64, {requires_grad = true}",
   args = {
-    { "shape", "shape", "the shape" },
-    { "dtype", "dtype", "element type" },
-    { "device", "device", "device of the elements", optional = true },
-    { "float", "low", "the smallest number", optional = true },
-    { "float", "high", "bound above all numbers", optional = true },
-    { "bool", "requires_grad", "record gradients for it", default = false },
+    {"shape", "shape", "the shape"},
+    {"dtype", "dtype", "element type"},
+    {"device", "device", "device of the elements", optional = true},
+    {"float", "low", "the smallest number", optional = true},
+    {"float", "high", "bound above all numbers", optional = true},
+    {"bool", "requires_grad", "record gradients for it", default = false},
   },
   run = function(shape, dtype, device, low, high, requires_grad)
     local moth = require "moth"
@@ -173,8 +173,8 @@ testing.make_tensor = define {
       errors.argument("make_tensor", "low", ("a number below high (%g) is needed, got %g"):format(
         high, low), "E_DOMAIN")
     end
-    if not floating then return (moth.randint(low, high, shape, { device = device }):to(dtype)) end
-    local x = moth.empty(shape, { dtype = dtype, device = device }):uniform_(low, high)
+    if not floating then return (moth.randint(low, high, shape, {device = device}):to(dtype)) end
+    local x = moth.empty(shape, {dtype = dtype, device = device}):uniform_(low, high)
     return requires_grad and x:requires_grad_() or x
   end,
 }

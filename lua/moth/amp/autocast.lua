@@ -58,14 +58,14 @@ function Region:exit()
   if problem then errors.raise(problem, "E_STATE") end
 end
 
-local NAMES = { "device_type", "dtype", "enabled" }
+local NAMES = {"device_type", "dtype", "enabled"}
 
 local is_names = lib.is_plain
 
 -- The dtype's code from a table of named arguments; device_type: the preceding argument, if there
 -- is one.
 local function code_of_names(device_type, names)
-  local given = { device_type = device_type, enabled = true }
+  local given = {device_type = device_type, enabled = true}
   for name, value in pairs(names) do
     if name == 1 and device_type == nil then name = "device_type" end
     if name ~= "device_type" and name ~= "dtype" and name ~= "enabled" then
@@ -84,7 +84,7 @@ local function code_of_names(device_type, names)
 end
 
 local function begin(code, f, ...)
-  if f == nil then return setmetatable({ code = code }, Region) end
+  if f == nil then return setmetatable({code = code}, Region) end
   if not calls.is_callable(f) then
     errors.refuse("autocast", "f", "a function is needed", f)
   end

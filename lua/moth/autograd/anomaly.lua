@@ -58,7 +58,7 @@ local function trace(x)
       list = {}
       writes[storage] = list
     end
-    list[#list + 1] = { version, line or errors.where() or "?" }
+    list[#list + 1] = {version, line or errors.where() or "?"}
     versions[storage] = version
   end
 end

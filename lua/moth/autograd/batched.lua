@@ -13,7 +13,7 @@ local ops = require("moth.binding.bind").ops
 
 local WORTH = 16 -- rows; below it separate passes are faster than a list of ops
 
-local function listed(value) return lib.istensor(value) and { value } or value end
+local function listed(value) return lib.istensor(value) and {value} or value end
 
 -- The number of gradients in the batch. Raises if there is no batch dimension, or if sizes differ.
 local function size_of(grads, outputs)
@@ -35,7 +35,7 @@ end
 
 -- The gradients of one input, stacked; nil if there is none.
 local function stacked(list, size, input)
-  if size == 0 then return input:new_zeros({ 0, unpack(input.shape) }) end
+  if size == 0 then return input:new_zeros({0, unpack(input.shape)}) end
   local found
   for k = 1, size do found = found or list[k] end
   if type(found) == "nil" then return nil end
@@ -57,11 +57,11 @@ end
 local function loop(run, first)
   local options, results, from = run.options, {}, first and 2 or 1
   local retain = options.retain_graph
-  for i = 1, #run.inputs do results[i] = { first and first[i] } end
+  for i = 1, #run.inputs do results[i] = {first and first[i]} end
   for k = from, run.size do
     options.grad_outputs = row_of(run.grads, k)
     if k < run.size then options.retain_graph = true else options.retain_graph = retain end
-    local got = { run.grad(run.outputs, run.inputs, options) }
+    local got = {run.grad(run.outputs, run.inputs, options)}
     for i = 1, #run.inputs do results[i][k] = got[i] end
   end
   for i = 1, #run.inputs do results[i] = stacked(results[i], run.size, run.inputs[i]) end
@@ -78,12 +78,12 @@ local function replayed(run, entries, row, first, id)
     end
   end
   local mode = run.options.create_graph and autograd.enable_grad or autograd.no_grad
-  local got = mode(require "moth.func.batch.replay".run, { size = run.size, entries = entries,
-    inputs = row, values = run.grads, outputs = outputs, first = id, pass = true })
+  local got = mode(require "moth.func.batch.replay".run, {size = run.size, entries = entries,
+    inputs = row, values = run.grads, outputs = outputs, first = id, pass = true})
   if not got then return nil end
   for k, y in ipairs(outputs) do
-    results[places[k]] = got[k] or ops.clone(ops.expand(y:detach(), { run.size, unpack(y.shape) }),
-      { memory_format = "contiguous_format" })
+    results[places[k]] = got[k] or ops.clone(ops.expand(y:detach(), {run.size, unpack(y.shape)}),
+      {memory_format = "contiguous_format"})
   end
   return results
 end
@@ -97,7 +97,7 @@ local function at_once(run)
   -- A logged pass must not use fused code, which is not in the list of ops.
   options.grad_outputs, options.retain_graph, options.create_graph = row, true, true
   local results = require "moth.func.batch.log".with(true, function()
-    first = { run.grad(run.outputs, run.inputs, options) }
+    first = {run.grad(run.outputs, run.inputs, options)}
   end, function(entries) return entries and replayed(run, entries, row, first, id) or false end)
   for i = 1, first and not run.options.create_graph and #run.inputs or 0 do
     first[i] = first[i] and first[i]:detach()
@@ -111,8 +111,8 @@ end
 -- @param options  the other arguments of grad by name
 return function(grad, outputs, inputs, grads, options)
   outputs, inputs, grads = listed(outputs), listed(inputs), listed(grads)
-  local run = { grad = grad, outputs = outputs, inputs = inputs, grads = grads, options = options,
-                size = size_of(grads, outputs) }
+  local run = {grad = grad, outputs = outputs, inputs = inputs, grads = grads, options = options,
+               size = size_of(grads, outputs)}
   local results, first
   if run.size >= WORTH and not (lib.coroutine() or lib.capture) then
     results, first = at_once(run)

@@ -89,7 +89,7 @@ function FunctionCtx:set_materialize_grads(on)
   in_forward(self, "set_materialize_grads").zeros = on
 end
 
-local Context = { __name = "ctx" }
+local Context = {__name = "ctx"}
 function Context:__index(key)
   if key == "saved_tensors" then
     local saved = rawget(self, PRIVATE).saved
@@ -101,7 +101,7 @@ end
 
 -- In backward, the user's functions see the state of forward through an object of this run. Nested
 -- or interleaved runs of one node do not share unpacked tensors.
-local Run = { __name = "ctx" }
+local Run = {__name = "ctx"}
 function Run:__index(key)
   local run = rawget(self, PRIVATE)
   if key == "saved_tensors" then
@@ -190,7 +190,7 @@ local function record(self, name, object, args, inputs, results, made)
 end
 
 -- `function Foo:forward(ctx, x)` would get ctx as self.
-local written = setmetatable({}, { __mode = "k" }) -- marked function -> the user's
+local written = setmetatable({}, {__mode = "k"}) -- marked function -> the user's
 
 local function check_dot(self, name, key)
   local fn = written[self[key]] or self[key]
@@ -214,7 +214,7 @@ errors.user_call(run_forward)
 local function apply(self, ...)
   local name = class.typename(self)
   local args = lib.pack(...)
-  local needs, inputs, tensors, any = {}, { n = 0 }, {}, false
+  local needs, inputs, tensors, any = {}, {n = 0}, {}, false
   local recording = C.moth_grad_mode(ctx, -1) == 1
   for i = 1, args.n do
     local x = args[i]
@@ -231,10 +231,10 @@ local function apply(self, ...)
     errors.raise("class '" .. name .. "' has no function 'forward(ctx, ...)'")
   end
   check_dot(self, name, "forward")
-  local state = { forward = true, tensors = tensors }
-  local object = setmetatable({ needs_input_grad = needs, [PRIVATE] = state }, Context)
-  local call = { fn = self.forward, name = name .. ".forward", class = name }
-  local results, made = run_forward(call, object, any and inputs or { n = 0 }, any, ...)
+  local state = {forward = true, tensors = tensors}
+  local object = setmetatable({needs_input_grad = needs, [PRIVATE] = state}, Context)
+  local call = {fn = self.forward, name = name .. ".forward", class = name}
+  local results, made = run_forward(call, object, any and inputs or {n = 0}, any, ...)
   if any then record(self, name, object, args, inputs, results, made) end
   return unpack(results, 1, results.n)
 end
@@ -255,7 +255,7 @@ end
 -- Calls backward and passes its results to the pass.
 local function call_backward(call, entry, task, run, ...)
   local name, needs = class.typename(entry.class), run.needs
-  local results = lib.pack(call.fn(setmetatable({ [PRIVATE] = run }, Run), ...))
+  local results = lib.pack(call.fn(setmetatable({[PRIVATE] = run}, Run), ...))
   call.returned = true
   check_count(name, entry, results)
   for i = 1, results.n do
@@ -293,8 +293,8 @@ function M.run_backward(entry, task, grads, ngiven)
   local needs = {}
   for i = 1, entry.nargs do needs[i] = false end
   for k, i in ipairs(entry.tensors) do needs[i] = C.moth_task_wants(ctx, task, k - 1) == 1 end
-  local run = { task = task, state = entry.state, nsaved = entry.nsaved, needs = needs }
-  local call = { fn = self.backward, name = name .. ".backward", written = written[self.backward] }
+  local run = {task = task, state = entry.state, nsaved = entry.nsaved, needs = needs}
+  local call = {fn = self.backward, name = name .. ".backward", written = written[self.backward]}
   call_backward(call, entry, task, run, unpack(grads, 1, ngiven))
 end
 

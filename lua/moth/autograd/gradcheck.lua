@@ -20,8 +20,8 @@ local F64 = lib.C.MOTH_F64
 local FLOATS = lib.C.MOTH_F16 -- the first floating-point dtype
 
 local function options_of(fname, options)
-  local known = { eps = 1e-6, atol = 1e-5, rtol = 1e-3, raise_exception = true,
-                  nondet_tol = 0, grad_outputs = false }
+  local known = {eps = 1e-6, atol = 1e-5, rtol = 1e-3, raise_exception = true,
+                 nondet_tol = 0, grad_outputs = false}
   local result = {}
   for name, value in pairs(known) do result[name] = value end
   if options == nil then return result end
@@ -47,7 +47,7 @@ local function options_of(fname, options)
 end
 
 local function as_list(value)
-  if istensor(value) then return { value } end
+  if istensor(value) then return {value} end
   return value
 end
 
@@ -78,7 +78,7 @@ local function checked_inputs(fname, inputs)
         errors.argument(fname, "inputs", "input " .. i .. " is expanded, its elements overlap; "
           .. "expand it inside the function", "E_ALIAS")
       end
-      checked[#checked + 1] = { x = x, place = i, sizes = x.shape }
+      checked[#checked + 1] = {x = x, place = i, sizes = x.shape}
       any = true
     end
   end
@@ -88,7 +88,7 @@ end
 
 -- All floating results of f, in order.
 local function results_of(f, list)
-  local results, floats = { f(unpack(list, 1, #list)) }, {}
+  local results, floats = {f(unpack(list, 1, #list))}, {}
   if #results == 1 and lib.is_plain(results[1]) then
     results = results[1]
   end
@@ -100,7 +100,7 @@ local function results_of(f, list)
 end
 
 local function values_of(y)
-  local flat = ops.reshape(y:detach(), { -1 })
+  local flat = ops.reshape(y:detach(), {-1})
   return flat:tolist()
 end
 
@@ -153,12 +153,12 @@ local function analytic(y, checked)
     local row = {}
     if y.requires_grad then
       local seed = autograd.no_grad(function()
-        local zeros = ops.zeros { count, dtype = y.dtype }
+        local zeros = ops.zeros {count, dtype = y.dtype}
         ops.fill_(ops.select(zeros, 1, k), 1)
         return ops.view(zeros, sizes)
       end)
-      local grads = { autograd.grad({ y }, xs, { grad_outputs = { seed }, retain_graph = true,
-                                                 allow_unused = true }) }
+      local grads = {autograd.grad({y}, xs, {grad_outputs = {seed}, retain_graph = true,
+                                             allow_unused = true})}
       for i = 1, #xs do row[i] = grads[i] and values_of(grads[i]:to_dense()) or false end
     else
       for i = 1, #xs do row[i] = false end
@@ -204,8 +204,8 @@ local function compare(f, list, checked, results, options)
           if not close(a, n, options) then
             local by = excess(a, n, options)
             if not worst or by > worst.by then
-              worst = { by = by, a = a, n = n, input = input, flat = flat, result = k, element = e,
-                        sizes = results[k].shape }
+              worst = {by = by, a = a, n = n, input = input, flat = flat, result = k, element = e,
+                       sizes = results[k].shape}
             end
           end
         end
@@ -260,7 +260,7 @@ local function weights_like(y, salt)
   for i = 1, count do values[i] = math.cos(1.7 * i + salt) + 0.3 end
   local create = require "moth.tensor.create"
   local w = count > 0 and create.convert("gradgradcheck", values, F64)
-    or ops.zeros { 0, dtype = y.dtype }
+    or ops.zeros {0, dtype = y.dtype}
   return ops.view(w, y.shape):requires_grad_()
 end
 
@@ -288,13 +288,13 @@ function M.gradgradcheck(f, inputs, options)
     errors.argument("gradgradcheck", "f", "no result of it requires grad")
   end
   local function gradient(...)
-    local args, ys, ws, xs = { ... }, {}, {}, {}
+    local args, ys, ws, xs = {...}, {}, {}, {}
     return autograd.enable_grad(function()
-      local again = results_of(f, { unpack(args, 1, n) })
+      local again = results_of(f, {unpack(args, 1, n)})
       for i, k in ipairs(places) do ys[i], ws[i] = again[k], args[n + i] end
       for i, input in ipairs(checked) do xs[i] = args[input.place] end
-      local grads = { autograd.grad(ys, xs, { grad_outputs = ws, create_graph = true,
-                                              allow_unused = true }) }
+      local grads = {autograd.grad(ys, xs, {grad_outputs = ws, create_graph = true,
+                                            allow_unused = true})}
       local present = {}
       for i = 1, #xs do
         if grads[i] then present[#present + 1] = grads[i] end

@@ -55,7 +55,7 @@ local function take_all(state)
     local value = autograd.no_grad(state.pack, x)
     keep(value)
     packed[node] = packed[node] or {}
-    packed[node][slot] = { value }
+    packed[node][slot] = {value}
   end
 end
 
@@ -114,8 +114,8 @@ local function with_hooks(pack, unpack_hook, f, ...)
   if refused then errors.raise(refused, "E_STATE") end
   local status = C.moth_checkpoint_begin(ctx, nil, 0, C.MOTH_CHECKPOINT_PACKS, checkpoint_out)
   if status < 0 then errors.status(status, "saved_tensors_hooks") end
-  local outer, state = current, { id = checkpoint_out[0], pack = pack }
-  autograd.nodes[tonumber(state.id)] = { again = again, unpack = unpack_hook }
+  local outer, state = current, {id = checkpoint_out[0], pack = pack}
+  autograd.nodes[tonumber(state.id)] = {again = again, unpack = unpack_hook}
   current, lib.packing = state, drain
   local args, results = lib.pack(...), nil
   local ok, problem = errors.unyielding("a function under saved_tensors_hooks", function()
@@ -126,9 +126,9 @@ local function with_hooks(pack, unpack_hook, f, ...)
 end
 
 local parse_hooks = define.signature("saved_tensors_hooks", {
-  { "function", "pack_hook", "pack_hook(tensor) returns the value to store instead" },
-  { "function", "unpack_hook", "the tensor again: unpack_hook(value)" },
-  { "function", "f", "runs with the hooks" },
+  {"function", "pack_hook", "pack_hook(tensor) returns the value to store instead"},
+  {"function", "unpack_hook", "the tensor again: unpack_hook(value)"},
+  {"function", "f", "runs with the hooks"},
 })
 
 --- Calls f(...) and returns its results. Each tensor that an op in f saves for its gradient is
@@ -160,9 +160,9 @@ graph.save_on_cpu = define {
   examples = "function() return moth.ones(2):requires_grad_():exp() end\n"
     .. "function() return moth.ones(2):requires_grad_():exp() end, {pin_memory = false}",
   args = {
-    { "function", "f", "what runs" },
-    { "bool", "pin_memory", "copy into pinned memory, so that copies overlap with kernels?",
-      default = false },
+    {"function", "f", "what runs"},
+    {"bool", "pin_memory", "copy into pinned memory, so that copies overlap with kernels?",
+     default = false},
   },
   outputs = "...",
   run = function(f, pin_memory)
@@ -170,13 +170,13 @@ graph.save_on_cpu = define {
       if not x.is_cuda then return x end
       local copy = x:cpu()
       if pin_memory then copy = copy:pin_memory() end
-      local value = { copy, x.device }
+      local value = {copy, x.device}
       x:free()
       return value
     end
     local function unpack_copy(value)
       if istensor(value) then return value end
-      return (value[1]:to(value[2], { non_blocking = pin_memory }))
+      return (value[1]:to(value[2], {non_blocking = pin_memory}))
     end
     return with_hooks(pack, unpack_copy, f)
   end,
@@ -195,8 +195,8 @@ graph.disable_saved_tensors_hooks = define {
     .. "error_message meanwhile.",
   examples = "'no hooks here', function() return moth.ones(2) end",
   args = {
-    { "string", "error_message", "the text of the error" },
-    { "function", "f", "what runs" },
+    {"string", "error_message", "the text of the error"},
+    {"function", "f", "what runs"},
   },
   outputs = "...",
   run = function(message, f)
@@ -206,4 +206,4 @@ graph.disable_saved_tensors_hooks = define {
   end,
 }
 
-return (lazy.namespace("moth.autograd.graph", graph, { Node = { "moth.autograd.node", "Node" } }))
+return (lazy.namespace("moth.autograd.graph", graph, {Node = {"moth.autograd.node", "Node"}}))

@@ -29,7 +29,7 @@ local AFTER = C.MOTH_TASK_AFTER
 local RETAIN_GRAPH, CREATE_GRAPH = C.MOTH_RETAIN_GRAPH, C.MOTH_CREATE_GRAPH
 local ALLOW_UNUSED = C.MOTH_ALLOW_UNUSED
 
-local weak = { __mode = "v" }
+local weak = {__mode = "v"}
 
 -- A handle that C filled, as a tensor; nil for {0, 0}. x is the tensor of the call, if any.
 local function take(h, status, fname, x)
@@ -44,7 +44,7 @@ end
 
 local GRAD, INSIDE, ASK = lib.modes.grad, lib.modes.inside, lib.modes.ask
 local main = {}                                    -- the frames of the main coroutine
-local others = setmetatable({}, { __mode = "k" })  -- coroutine -> its frames
+local others = setmetatable({}, {__mode = "k"})  -- coroutine -> its frames
 
 local function frames_of(thread)
   local list = others[thread]
@@ -61,7 +61,7 @@ local function frames_here()
 end
 
 local function enter_in(list, value, name, which)
-  local frame = { name = name, which = which, old = C.moth_mode(ctx, which, value), list = list }
+  local frame = {name = name, which = which, old = C.moth_mode(ctx, which, value), list = list}
   list[#list + 1] = frame
   return frame
 end
@@ -117,7 +117,7 @@ local function finish(list, frame, ok, problem, ...)
 end
 
 local function run_in(list, value, name, which, f, ...)
-  local frame = { name = name, which = which, old = C.moth_mode(ctx, which, ASK), list = list }
+  local frame = {name = name, which = which, old = C.moth_mode(ctx, which, ASK), list = list}
   return finish(list, frame, pcall(entered, list, frame, value, f, ...))
 end
 
@@ -158,7 +158,7 @@ local function unrecorded(f, a, b, c)
   return ok, result
 end
 
-M.frames = { enter = enter, leave = leave, run = run_under, hold = hold, unrecorded = unrecorded }
+M.frames = {enter = enter, leave = leave, run = run_under, hold = hold, unrecorded = unrecorded}
 
 local function with_mode(mode, name, f, ...)
   if not callable(f) then
@@ -286,7 +286,7 @@ local function run_on(status, task, flags, collect)
   return result
 end
 
-local GIVEN = { grad = "grad_outputs", ["autograd.backward"] = "grad_tensors" }
+local GIVEN = {grad = "grad_outputs", ["autograd.backward"] = "grad_tensors"}
 
 -- Raises for a pass that does not start. The core names the function backward and the argument
 -- gradient.
@@ -358,7 +358,7 @@ end
 
 -- Arrays that are reused, one for each use: C reads them before other code can run.
 local packs, rooms = {}, {}
-for _, use in ipairs { "roots", "grads", "inputs", "outputs", "saved" } do
+for _, use in ipairs {"roots", "grads", "inputs", "outputs", "saved"} do
   packs[use], rooms[use] = lib.handles(8), 8
 end
 
@@ -378,7 +378,7 @@ end
 -- A tensor or a list of tensors (with holes if `holes`) as a list and its length.
 local function listed(value, fname, aname, n)
   if value == nil then return {}, 0 end
-  if istensor(value) then return { value }, 1 end
+  if istensor(value) then return {value}, 1 end
   if not lib.is_plain(value) then
     errors.refuse(fname, aname, "a tensor or a list of tensors is needed", value)
   end
@@ -407,22 +407,22 @@ end
 -- Parsers of the arguments, created at the first call, because define needs this file.
 local parsers = {}
 local FLAGS = {
-  { "bool", "retain_graph", "keep the graph for another pass", optional = true },
-  { "bool", "create_graph", "record the pass itself", default = false },
+  {"bool", "retain_graph", "keep the graph for another pass", optional = true},
+  {"bool", "create_graph", "record the pass itself", default = false},
 }
-local INPUTS = { "any", "inputs", "compute the gradients of these only", optional = true }
+local INPUTS = {"any", "inputs", "compute the gradients of these only", optional = true}
 local rows = {
-  backward = { { "tensor", "x", "outputs to differentiate" },
-    { "tensor", "gradient", "gradient of x", optional = true }, FLAGS[1], FLAGS[2], INPUTS },
-  ["autograd.backward"] = { { "any", "tensors", "outputs to differentiate" },
-    { "any", "grad_tensors", "their gradients", optional = true }, FLAGS[1], FLAGS[2], INPUTS },
-  grad = { { "any", "outputs", "outputs to differentiate" },
-    { "any", "inputs", "tensors to differentiate by" },
-    { "any", "grad_outputs", "gradients of the outputs", optional = true }, FLAGS[1], FLAGS[2],
-    { "bool", "allow_unused", "return nil for inputs that no output depends on", default = false },
-    { "bool", "is_grads_batched", "the first dimension of grad_outputs, and of the results, is a "
-      .. "batch of gradients", default = false },
-    { "bool", "materialize_grads", "return zeros instead of nil", default = false } },
+  backward = {{"tensor", "x", "outputs to differentiate"},
+    {"tensor", "gradient", "gradient of x", optional = true}, FLAGS[1], FLAGS[2], INPUTS},
+  ["autograd.backward"] = {{"any", "tensors", "outputs to differentiate"},
+    {"any", "grad_tensors", "their gradients", optional = true}, FLAGS[1], FLAGS[2], INPUTS},
+  grad = {{"any", "outputs", "outputs to differentiate"},
+    {"any", "inputs", "tensors to differentiate by"},
+    {"any", "grad_outputs", "gradients of the outputs", optional = true}, FLAGS[1], FLAGS[2],
+    {"bool", "allow_unused", "return nil for inputs that no output depends on", default = false},
+    {"bool", "is_grads_batched", "the first dimension of grad_outputs, and of the results, is a "
+     .. "batch of gradients", default = false},
+    {"bool", "materialize_grads", "return zeros instead of nil", default = false}},
 }
 
 local function parsed(fname, ...)
@@ -518,14 +518,14 @@ function M.grad(...)
   local outputs, inputs, grads, retain_graph, create_graph, unused, batched, zeros =
     parsed("grad", ...)
   if lib.observer then
-    return lib.observer.differentiate(M.grad, outputs, inputs, { grad_outputs = grads,
+    return lib.observer.differentiate(M.grad, outputs, inputs, {grad_outputs = grads,
       retain_graph = retain_graph, create_graph = create_graph, allow_unused = unused,
-      is_grads_batched = batched, materialize_grads = zeros })
+      is_grads_batched = batched, materialize_grads = zeros})
   end
   if batched then
     return require "moth.autograd.batched"(M.grad, outputs, inputs, grads, {
       retain_graph = retain_graph,
-      create_graph = create_graph, allow_unused = unused, materialize_grads = zeros })
+      create_graph = create_graph, allow_unused = unused, materialize_grads = zeros})
   end
   local roots, n = listed(outputs, "grad", "outputs")
   local list, m = listed(inputs, "grad", "inputs")

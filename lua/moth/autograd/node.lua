@@ -13,7 +13,7 @@ local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 
 lib.declare "nodes"
 local info = ffi.new "moth_node_info"
-local Node = { __name = "grad_fn" }
+local Node = {__name = "grad_fn"}
 local methods = {}
 
 local function inspect(x)
@@ -28,8 +28,8 @@ local function node_of(x)
   if id == 0 then return nil end
   local name = "AccumulateGrad"
   if info.name ~= nil then name = require("moth.tensor.print").node_name(ffi.string(info.name)) end
-  return setmetatable({ x = x, id = id, called = name, ninputs = info.ninputs,
-                        noutputs = info.noutputs }, Node), info.output + 1
+  return setmetatable({x = x, id = id, called = name, ninputs = info.ninputs,
+                       noutputs = info.noutputs}, Node), info.output + 1
 end
 
 --- The op's name: "Mul"; "AccumulateGrad" for a leaf.
@@ -44,9 +44,9 @@ local function next_functions(self)
     local next = autograd.take(h, C.moth_node_next(ctx, self.x, i - 1, h), "next_functions")
     if next then
       C.moth_keep_always(ctx, next)
-      list[i] = { node_of(next) }
+      list[i] = {node_of(next)}
     else
-      list[i] = { nil, 1 }
+      list[i] = {nil, 1}
     end
   end
   return list
@@ -82,9 +82,9 @@ local function add_hook(self, fn, kind, fname)
   nodes[self.id] = entry
   entry[kind] = entry[kind] or {}
   entry.ninputs, entry.noutputs = self.ninputs, self.noutputs
-  local hook = { fn = fn }
+  local hook = {fn = fn}
   table.insert(entry[kind], hook)
-  return setmetatable({ hook = hook, id = self.id, kind = kind }, Removable)
+  return setmetatable({hook = hook, id = self.id, kind = kind}, Removable)
 end
 
 --- fn(grad_outputs) is called before the node's gradient is computed, with a list of the gradients
@@ -139,7 +139,7 @@ function run.results(entry, hook, task)
 end
 
 local function run_all(entry, kind, task)
-  for _, hook in ipairs { unpack(entry[kind]) } do
+  for _, hook in ipairs {unpack(entry[kind])} do
     if not hook.removed then run[kind](entry, hook, task) end
   end
 end
@@ -157,11 +157,11 @@ function Node:__index(key)
   if key == "next_functions" then return next_functions(self) end
   if type(key) == "string" then
     errors.raise(("a grad_fn has no '%s'%s"):format(key, errors.nearest(key,
-      { "name", "next_functions", "register_hook", "register_prehook" })))
+      {"name", "next_functions", "register_hook", "register_prehook"})))
   end
 end
 
 function Node:__tostring() return "<" .. self.called .. ">" end
 function Node.__eq(a, b) return a.id == b.id end
 
-return { of = node_of, call_hooks = call_hooks, Node = Node }
+return {of = node_of, call_hooks = call_hooks, Node = Node}

@@ -75,7 +75,7 @@ end
 local function begin(value)
   parameter = parameter or require "moth.nn.module.parameter"
   Module = Module or require "moth.nn.module"
-  return (copy(value, { false }, "", 1))
+  return (copy(value, {false}, "", 1))
 end
 
 local of_table = define {
@@ -84,7 +84,7 @@ local of_table = define {
     .. "buffers and hooks, of a tensor without history, of a table of them.",
   examples = "moth.nn.Linear(2, 3)\n{weight = moth.randn(2), step = 3}",
   outputs = "copy",
-  args = { { "map", "value", "module, tensor, or plain table" } },
+  args = {{"map", "value", "module, tensor, or plain table"}},
   run = begin,
 }
 

@@ -26,9 +26,9 @@ end
 
 -- The marks that a name may have, by the mark that is looked up.
 local WRITTEN = {
-  [""] = { " %s ", " %s:", " %s*" },
-  [":"] = { " %s:", " %s*:", " :%s " },
-  ["*"] = { " %s*" },
+  [""] = {" %s ", " %s:", " %s*"},
+  [":"] = {" %s:", " %s*:", " :%s "},
+  ["*"] = {" %s*"},
 }
 
 --- The module of a name that lazy.from has added; nil for other names.

@@ -93,7 +93,7 @@ local function posix_entries(folder, list)
   for n = 1, MOST do
     local entry = readdir(directory)
     if entry == nil then break end
-    list[n] = { name = ffi.string(entry.name), is_folder = entry.type == 4 } -- DT_DIR
+    list[n] = {name = ffi.string(entry.name), is_folder = entry.type == 4} -- DT_DIR
   end
   of_c("closedir", "int $(void *directory)")(directory)
 end
@@ -107,8 +107,8 @@ local function windows_entries(folder, list)
   if search == -1 then return end
   local next_one = of_c("findnext64", "int $(intptr_t search, moth_found *entry)")
   for n = 1, MOST do
-    list[n] = { name = ffi.string(entry.name),
-                is_folder = bit.band(entry.attributes, 16) ~= 0 } -- _A_SUBDIR
+    list[n] = {name = ffi.string(entry.name),
+               is_folder = bit.band(entry.attributes, 16) ~= 0} -- _A_SUBDIR
     if next_one(search, entry) ~= 0 then break end
   end
   of_c("findclose", "int $(intptr_t search)")(search)

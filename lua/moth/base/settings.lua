@@ -20,7 +20,7 @@ settings.set_default_dtype = define {
   name = "set_default_dtype",
   doc = "Sets the dtype of tensors made from Lua numbers; one of the float dtypes.",
   examples = "moth.float32",
-  args = { { "dtype", "dtype", "a float dtype" } },
+  args = {{"dtype", "dtype", "a float dtype"}},
   run = function(kind)
     if not kind.is_floating_point then
       errors.argument("set_default_dtype", "dtype", "a float dtype is needed, got "
@@ -41,7 +41,7 @@ settings.set_default_device = define {
   doc = "Sets the device of tensors made without `device`, by moth.zeros and other factories, "
     .. "moth.tensor, and layers.",
   examples = '"cpu"',
-  args = { { "device", "device", "a device" } },
+  args = {{"device", "device", "a device"}},
   run = function(where)
     local status = C.moth_default_device(ctx, device.codes[where] - 1)
     if status < 0 then errors.status(status, "set_default_device") end
@@ -58,7 +58,7 @@ settings.set_num_threads = define {
   doc = "Sets how many threads one op may use in this process; 0 or 1: only the calling thread. "
     .. "Results do not depend on it. The environment variable MOTH_NUM_THREADS sets the default.",
   examples = "1",
-  args = { { "int", "n", "threads" } },
+  args = {{"int", "n", "threads"}},
   run = function(n)
     if n < 0 or n > 4096 then
       errors.refuse("set_num_threads", "n", "0 to 4096 is needed", n)
@@ -67,7 +67,7 @@ settings.set_num_threads = define {
   end,
 }
 
-local PRECISIONS = { [0] = "highest", "high", "medium" }
+local PRECISIONS = {[0] = "highest", "high", "medium"}
 
 --- The precision of float32 matrix products on a GPU: the last value of
 -- set_float32_matmul_precision.
@@ -82,7 +82,7 @@ settings.set_float32_matmul_precision = define {
     .. "'high' and 'medium' (TF32: factors of 11 bits, several times faster). On the CPU "
     .. "they always have 24 bits.",
   examples = "'highest'",
-  args = { { "string", "precision", "'highest', 'high' or 'medium'" } },
+  args = {{"string", "precision", "'highest', 'high' or 'medium'"}},
   run = function(precision)
     for level = 0, 2 do
       if PRECISIONS[level] == precision then
@@ -111,8 +111,8 @@ settings.use_deterministic_algorithms = define {
     .. "any order. No op raises.",
   examples = "false",
   args = {
-    { "bool", "mode", "must they?" },
-    { "bool", "warn_only", "ignored, accepted as in PyTorch: no op raises", default = false },
+    {"bool", "mode", "must they?"},
+    {"bool", "warn_only", "ignored, accepted as in PyTorch: no op raises", default = false},
   },
   run = function(mode) C.moth_deterministic(ctx, mode and 1 or 0) end,
 }

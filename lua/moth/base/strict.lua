@@ -3,7 +3,7 @@
 -- Lua reads an undefined global as nil, so nn.Linear{3, 4, bias = False} would have a bias. Scripts
 -- run by ./moth and its prompt check this without moth.strict() (core/host/launcher.c).
 
-local WORDS = { True = "true", False = "false", None = "nil, or moth.none in a list of arguments" }
+local WORDS = {True = "true", False = "false", None = "nil, or moth.none in a list of arguments"}
 
 --- Makes a read of the globals True, False and None raise an error with Lua's word. If _G has a
 -- metatable, it is kept and serves all other names.

@@ -18,7 +18,7 @@ local loadstring = lib.loadstring
 
 local bind = {}
 
-local state = { calls = 0 }
+local state = {calls = 0}
 
 -- ---- called by the generated functions ----
 
@@ -178,7 +178,7 @@ end
 -- ---- the functions ----
 
 local operands = {}
-for which = 1, calls.OPERANDS do operands[which] = ffi.new("moth_handle", { which, 0 }) end
+for which = 1, calls.OPERANDS do operands[which] = ffi.new("moth_handle", {which, 0}) end
 
 -- Reads the registry.
 local function registry() return require "moth.binding.registry" end
@@ -198,24 +198,24 @@ local shortened = {
 -- The signature of an op with the name `shown` in messages; nil if there is no such op.
 local function signature_of(name, shown)
   if C.moth_op_find(name) == nil then return nil end
-  local sig = setmetatable({ op_name = name, name = shown or name }, shortened)
+  local sig = setmetatable({op_name = name, name = shown or name}, shortened)
   sig.shift = sig.shift -- calls read this field
   return sig
 end
 
 local function build(sig)
-  local B = { operands = operands }
+  local B = {operands = operands}
   for i, arg in ipairs(sig.args) do
     if arg.row.buffer == "ints" then B[i] = lib.int64s(calls.USUAL)
     elseif arg.row.buffer == "floats" then B[i] = lib.doubles(calls.USUAL)
-    elseif arg.row.buffer == "handles" then B[i] = { at = lib.handles(16), room = 16 } end
+    elseif arg.row.buffer == "handles" then B[i] = {at = lib.handles(16), room = 16} end
   end
   local text = require("moth.binding.writer").source(sig)
   local chunk = assert(loadstring(text, "=[moth.op." .. sig.name .. "]"))
   return chunk(sig, sig.op, lib.slots(math.max(sig.nslots, 1)), T, B)
 end
 
-local signatures = setmetatable({}, { __mode = "k" }) -- function -> the signature that help shows
+local signatures = setmetatable({}, {__mode = "k"}) -- function -> the signature that help shows
 
 --- Registers a function for help: its signature with doc, examples, outputs and so on, or a record
 -- whose record.read(record) returns the signature.
@@ -257,11 +257,11 @@ end
 --- bind.under("max").max_dim is the op max_dim named "max" in messages (see bind.as), bound at
 -- first use.
 function bind.under(shown)
-  return setmetatable({}, { __index = function(own, name)
+  return setmetatable({}, {__index = function(own, name)
     local fn = bind.as(name, shown)
     rawset(own, name, fn)
     return fn
-  end })
+  end})
 end
 
 --- The generated Lua code of an op's function.

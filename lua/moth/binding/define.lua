@@ -43,7 +43,7 @@ end
 -- A default that the function computes: of {moth.none, 1e-3}, "{none, 0.001}".
 local function first_shown(value)
   local parts = {}
-  for i, v in ipairs(type(value) == "table" and value or { value }) do
+  for i, v in ipairs(type(value) == "table" and value or {value}) do
     parts[i] = v == lib.none and "none" or shown(v)
   end
   return type(value) == "table" and "{" .. concat(parts, ", ") .. "}" or parts[1]
@@ -62,10 +62,10 @@ local function read_arg(name, row)
   local found, optional = kinds.find(kind)
   if not found then error(format("define: '%s' has an argument of kind '%s'", name, kind), 0) end
   if row.numbers then found = kinds.find("number") end
-  local arg = { name = row[2], kind = kind, row = found, doc = row[3] or "",
-                optional = optional or row.optional or false, default = row.default,
-                hint = row.hint, same = row.same, bounds = row.bounds,
-                single = row.single }
+  local arg = {name = row[2], kind = kind, row = found, doc = row[3] or "",
+               optional = optional or row.optional or false, default = row.default,
+               hint = row.hint, same = row.same, bounds = row.bounds,
+               single = row.single}
   if row.choices then read_choices(arg, row) end
   arg.required = not arg.optional and arg.default == nil and not arg.same
   if arg.choices and arg.kind == "enum" then arg.fallback = concat(arg.choices, "|")
@@ -85,7 +85,7 @@ local is_list, scratch, results = T.is_list, T.scratch, T.results]]
 
 local function write(sig)
   local forms = require "moth.binding.forms"
-  local head, lines, names = { HEAD }, {}, {}
+  local head, lines, names = {HEAD}, {}, {}
   local function out(...) lines[#lines + 1] = format(...) end
   for i, arg in ipairs(sig.args) do
     names[i] = "a" .. i
@@ -113,7 +113,7 @@ local function write(sig)
   return forms.source(sig, concat(head, "\n"), concat(lines, "\n"))
 end
 
-local TENSORS = { tensor = true, number = true, index = true, mask = true }
+local TENSORS = {tensor = true, number = true, index = true, mask = true}
 
 local function read(name, rows)
   local args, defaults = {}, {}
@@ -137,7 +137,7 @@ local shortened = {
 local function compile(record, sig, body)
   local chunk, problem = loadstring(write(sig), "=[moth.op." .. sig.name .. "]")
   if not chunk then error(problem, 0) end
-  local short = setmetatable({ name = sig.name, record = record }, shortened)
+  local short = setmetatable({name = sig.name, record = record}, shortened)
   return chunk(short, T, body, sig.defaults)
 end
 
@@ -149,7 +149,7 @@ local function in_row(fn, sig)
   return function(first, second, ...)
     local plain = lib.is_plain(first)
     if first == nil or plain then return fn(first, second, ...) end
-    local list = { first, second, ... }
+    local list = {first, second, ...}
     local last = list[#list]
     if not lib.is_plain(last) or type(next(last)) ~= "string" then return fn(list) end
     list[#list] = nil
@@ -167,7 +167,7 @@ local function read_record(record)
   sig.lua = true
   sig.doc, sig.examples, sig.outputs = record.doc or "", record.examples or "", {}
   if run then
-    sig.outputs[1] = { name = record.outputs or "y" }
+    sig.outputs[1] = {name = record.outputs or "y"}
     sig.file = record.file or debug.getinfo(run, "S").source:gsub("^@", "")
   else
     sig.method = false
@@ -207,11 +207,11 @@ end
 -- defaults filled in.
 -- @param name  the function's name in messages
 -- @param args  rows as in define
-function define.signature(name, args) return late { name = name, args = args } end
+function define.signature(name, args) return late {name = name, args = args} end
 
 -- record.read of a function that does not check its arguments.
 local function read_taken(record)
-  local sig = { name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true }
+  local sig = {name = "forward", args = {}, doc = "", examples = "", outputs = {}, lua = true}
   if type(record.args) == "function" then
     local parsed = bind.signature(record.args)
     sig.name, sig.args = parsed.name:match("[%w_]+$"), parsed.args
@@ -219,7 +219,7 @@ local function read_taken(record)
     for i, row in ipairs(record.args) do sig.args[i] = read_arg("forward", row) end
   end
   for name in (record.outputs or ""):gmatch("[^,%s][^,]*") do
-    sig.outputs[#sig.outputs + 1] = { name = name }
+    sig.outputs[#sig.outputs + 1] = {name = name}
   end
   return sig
 end
@@ -230,7 +230,7 @@ end
 -- @param args     what define.signature returned, or rows as in define
 -- @param outputs  names of its results, "output, h"; optional
 function define.takes(fn, args, outputs)
-  bind.register(fn, { args = args, outputs = outputs, read = read_taken })
+  bind.register(fn, {args = args, outputs = outputs, read = read_taken})
 end
 
-return setmetatable(define, { __call = function(_, record) return late(record) end })
+return setmetatable(define, {__call = function(_, record) return late(record) end})

@@ -24,10 +24,10 @@ local function extreme(name, pair, order)
       .. "moth.randn(2, 3), {other = moth.randn(2, 3)}",
     outputs = "values, indices",
     args = {
-      { "tensor", "input", "tensor of any shape", numbers = true },
-      { "any", "dim", "dimension to search, or the second tensor", optional = true },
-      { "bool", "keepdim", "keep the dimension with size 1", default = false },
-      { "tensor", "other", "second tensor or number", numbers = true, optional = true },
+      {"tensor", "input", "tensor of any shape", numbers = true},
+      {"any", "dim", "dimension to search, or the second tensor", optional = true},
+      {"bool", "keepdim", "keep the dimension with size 1", default = false},
+      {"tensor", "other", "second tensor or number", numbers = true, optional = true},
     },
     run = function(input, dim, keepdim, other)
       if istensor(dim) then
@@ -58,8 +58,8 @@ dispatch.equal = define {
   examples = "moth.randn(2, 3), moth.randn(2, 3)",
   outputs = "boolean",
   args = {
-    { "tensor", "input", "tensor of any shape" },
-    { "tensor", "other", "tensor to compare with" },
+    {"tensor", "input", "tensor of any shape"},
+    {"tensor", "other", "tensor to compare with"},
   },
   run = function(input, other)
     local y = bind.ops.equal(input, other)
@@ -78,18 +78,18 @@ dispatch.norm = define {
   examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 1, {dim = 2, keepdim = true}\n"
     .. "moth.randn(2, 3), 'fro', {dim = {1, 2}, dtype = moth.float64}",
   args = {
-    { "tensor", "input", "tensor of any shape" },
-    { "any", "p", "the power, 'fro' or 'nuc'", default = "fro" },
-    { "dims", "dim", "dimensions to reduce; all of them when absent", optional = true },
-    { "bool", "keepdim", "keep them as dimensions of size 1", default = false },
-    { "dtype", "dtype", "converts the input first", optional = true },
+    {"tensor", "input", "tensor of any shape"},
+    {"any", "p", "the power, 'fro' or 'nuc'", default = "fro"},
+    {"dims", "dim", "dimensions to reduce; all of them when absent", optional = true},
+    {"bool", "keepdim", "keep them as dimensions of size 1", default = false},
+    {"dtype", "dtype", "converts the input first", optional = true},
   },
   run = function(input, p, dim, keepdim, kind)
     if p == "fro" or p == lib.none then p = 2 end
     if p == "nuc" then
       local n = input:dim()
-      if dim == nil and n == 2 then dim = { 1, 2 } end
-      return (require("moth.linalg").matrix_norm(input, "nuc", dim or { 1, 2 }, keepdim, kind))
+      if dim == nil and n == 2 then dim = {1, 2} end
+      return (require("moth.linalg").matrix_norm(input, "nuc", dim or {1, 2}, keepdim, kind))
     end
     if type(p) ~= "number" then
       errors.argument("norm", "p", "a number, 'fro' or 'nuc' is needed, got " .. errors.describe(p),
@@ -109,11 +109,11 @@ dispatch.allclose = define {
     .. "moth.randn(2, 3), moth.randn(3), {rtol = 0.1, atol = 2, equal_nan = true}",
   outputs = "boolean",
   args = {
-    { "tensor", "input", "tensor of any shape" },
-    { "tensor", "other", "tensor to compare with, broadcast with the first" },
-    { "float", "rtol", "allowed difference relative to `other`", default = 1e-5 },
-    { "float", "atol", "allowed difference, added to that", default = 1e-8 },
-    { "bool", "equal_nan", "is NaN close to NaN?", default = false },
+    {"tensor", "input", "tensor of any shape"},
+    {"tensor", "other", "tensor to compare with, broadcast with the first"},
+    {"float", "rtol", "allowed difference relative to `other`", default = 1e-5},
+    {"float", "atol", "allowed difference, added to that", default = 1e-8},
+    {"bool", "equal_nan", "is NaN close to NaN?", default = false},
   },
   run = function(input, other, rtol, atol, equal_nan)
     local y = allclose.isclose(input, other, rtol, atol, equal_nan):all()
@@ -134,13 +134,13 @@ dispatch.cross_entropy = define {
     .. "ignore_index = 1, label_smoothing = 0.2}\n"
     .. "moth.randn(3, 5), moth.rand(3, 5), {reduction = 'sum'}",
   args = {
-    { "tensor", "input", "scores of the classes, (N, C, ...) or (C)" },
-    { "any", "target", "right classes, (N, ...) or (); or probabilities, shaped as the scores" },
-    { "tensor", "weight", "weight of each class, (C)", optional = true },
-    { "int", "ignore_index", "targets of this value are ignored", default = -100 },
-    { "enum", "reduction", "reduction of the losses", choices = { "mean", "sum", "none" } },
-    { "float", "label_smoothing", "share of the target distributed evenly over all classes",
-      default = 0 },
+    {"tensor", "input", "scores of the classes, (N, C, ...) or (C)"},
+    {"any", "target", "right classes, (N, ...) or (); or probabilities, shaped as the scores"},
+    {"tensor", "weight", "weight of each class, (C)", optional = true},
+    {"int", "ignore_index", "targets of this value are ignored", default = -100},
+    {"enum", "reduction", "reduction of the losses", choices = {"mean", "sum", "none"}},
+    {"float", "label_smoothing", "share of the target distributed evenly over all classes",
+     default = 0},
   },
   run = function(input, target, weight, ignore_index, reduction, label_smoothing)
     if istensor(target) and lib.inspect(target, "cross_entropy", "target").dtype >= FLOATS then
@@ -160,14 +160,14 @@ dispatch.cross_entropy = define {
 }
 
 local WHERE = {
-  { "dtype", "dtype", "element type; default: int64 if all are integers, else the default dtype",
-    optional = true },
-  { "device", "device", "where the elements live", optional = true },
-  { "bool", "requires_grad", "record gradients for it", default = false },
+  {"dtype", "dtype", "element type; default: int64 if all are integers, else the default dtype",
+   optional = true},
+  {"device", "device", "where the elements live", optional = true},
+  {"bool", "requires_grad", "record gradients for it", default = false},
 }
 
 local function with_where(...)
-  local rows = { ... }
+  local rows = {...}
   for _, row in ipairs(WHERE) do rows[#rows + 1] = row end
   return rows
 end
@@ -178,9 +178,9 @@ dispatch.arange = define {
   doc = "Evenly spaced numbers from `start` (0 when only one is given) to below `stop`.",
   examples = "5\n1, 4\n0, 1, 0.25\n5, 0, -2, {dtype = moth.float64}",
   args = with_where(
-    { "scalar", "start", "first value, 0 when absent; alone: the bound", optional = true },
-    { "scalar", "stop", "end, not included", optional = true },
-    { "scalar", "step", "distance of neighbours, may be negative", default = 1 }),
+    {"scalar", "start", "first value, 0 when absent; alone: the bound", optional = true},
+    {"scalar", "stop", "end, not included", optional = true},
+    {"scalar", "step", "distance of neighbours, may be negative", default = 1}),
   run = function(start, stop, step, kind, device, requires_grad)
     if stop == nil then start, stop = nil, start end
     if stop == nil then
@@ -199,9 +199,9 @@ dispatch.range = define {
   doc = "Evenly spaced numbers from `first` to `last`, both included, as in Lua's `for`.",
   examples = "1, 5\n0, 1, 0.25\n3, 1, -1, {dtype = moth.float32}",
   args = with_where(
-    { "float", "first", "first value" },
-    { "float", "last", "last value" },
-    { "float", "step", "distance of neighbours, may be negative", default = 1 }),
+    {"float", "first", "first value"},
+    {"float", "last", "last value"},
+    {"float", "step", "distance of neighbours, may be negative", default = 1}),
   run = function(first, last, step, kind, device, requires_grad)
     if step == 0 or step ~= step then
       errors.argument("range", "step", "a number other than 0 is needed, got "
@@ -224,19 +224,19 @@ dispatch.randint = define {
   doc = "Random integers from `low` (0 when only one bound is given) to below `high`.",
   examples = "10, {2, 3}\n-5, 5, {4}\n0, 256, {2, 2}, {dtype = moth.uint8}",
   args = {
-    { "int", "low", "smallest value; with the sizes after it: the bound", default = 0 },
-    { "any", "high", "bound above all values", optional = true },
-    { "shape", "size", "sizes", optional = true },
-    { "dtype", "dtype", "element type; i64 when absent", optional = true },
-    { "device", "device", "where the elements live", optional = true },
-    { "generator", "generator", "source of the numbers; the default one when absent",
-      optional = true },
+    {"int", "low", "smallest value; with the sizes after it: the bound", default = 0},
+    {"any", "high", "bound above all values", optional = true},
+    {"shape", "size", "sizes", optional = true},
+    {"dtype", "dtype", "element type; i64 when absent", optional = true},
+    {"device", "device", "where the elements live", optional = true},
+    {"generator", "generator", "source of the numbers; the default one when absent",
+     optional = true},
   },
   run = function(low, high, size, kind, device, generator)
     if type(high) == "table" and size == nil then low, high, size = 0, low, high
     elseif high == nil then low, high = 0, low end
-    return (bind.ops.randint { low = low, high = high, size = size, dtype = kind,
-                              device = device, generator = generator })
+    return (bind.ops.randint {low = low, high = high, size = size, dtype = kind,
+                              device = device, generator = generator})
   end,
 }
 
@@ -246,11 +246,11 @@ dispatch.randperm = define {
   doc = "The integers from 1 to n in random order.",
   examples = "5\n4, {generator = moth.Generator(), dtype = moth.int32, device = 'cpu'}",
   args = {
-    { "int", "n", "how many positions" },
-    { "generator", "generator", "source of the numbers; the default one when absent",
-      optional = true },
-    { "dtype", "dtype", "element type; i64 when absent", optional = true },
-    { "device", "device", "where the elements live", optional = true },
+    {"int", "n", "how many positions"},
+    {"generator", "generator", "source of the numbers; the default one when absent",
+     optional = true},
+    {"dtype", "dtype", "element type; i64 when absent", optional = true},
+    {"device", "device", "where the elements live", optional = true},
   },
   run = function(n, generator, kind, device) -- shuffled by the CPU
     local y = bind.ops.randperm(n, generator)

@@ -23,7 +23,7 @@ local ROW = 8 -- the largest number of separate sizes
 -- @param args    list of {name, kind (a row of kinds.lua), doc, required, fallback, choices}
 -- @param method  true if the first argument may be the object of a method call
 function forms.signature(name, args, method)
-  local sig = { name = name, args = args, lone = method and 2 or 1, index = {} }
+  local sig = {name = name, args = args, lone = method and 2 or 1, index = {}}
   for i, arg in ipairs(args) do sig.index[arg.name] = i end
   local p = sig.lone
   local arg = args[p]
@@ -185,7 +185,7 @@ end
 
 --- Fills in a kind's text for argument i: $v variable, $i number, $k slot, $w operand, $b buffer.
 function forms.fill(text, i, variable, slot, operand)
-  local values = { i = tostring(i), v = variable, b = "b" .. i, w = tostring(operand) }
+  local values = {i = tostring(i), v = variable, b = "b" .. i, w = tostring(operand)}
   return (text:gsub("%$([a-z])(%d*)", function(letter, more)
     if letter == "k" then return tostring(slot + (tonumber(more) or 0)) end
     return values[letter] .. more

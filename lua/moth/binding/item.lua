@@ -17,7 +17,7 @@ local function takes(sig, arg)
   return arg.single or names and (" " .. names .. " "):find(" " .. arg.name .. " ", 1, true)
 end
 
-local INTEGERS = { int = true, dim = true, position = true }
+local INTEGERS = {int = true, dim = true, position = true}
 
 --- The number in v, the value of argument i; raises unless it is a 0-d tensor without gradient.
 return function(sig, i, v)

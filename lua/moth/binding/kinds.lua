@@ -143,7 +143,7 @@ for n = 1, 3 do
       .. "  if %s then $v = $v[1] else T.bad(sig, $i, $v) end\n  end", WHOLE, as_list, lone),
   })
   local function at(k) return k == 0 and "$k" or "$k" .. k end
-  local one, several = { "s[$k].integer = 0" }, { "s[$k].integer = 0" }
+  local one, several = {"s[$k].integer = 0"}, {"s[$k].integer = 0"}
   for j = 1, n do
     one[j + 1] = format("s[%s].integer = $v", at(j))
     several[j + 1] = format("s[%s].integer = $v[%d]", at(j), j)
@@ -201,8 +201,8 @@ local function ints(name, need, fill, more)
   add(name, row)
 end
 ints("ints", "an integer or a list of integers is needed", "fill_ints")
-ints("shape", "sizes are needed, integers in a row or in a list", "fill_ints", { collects = true })
-ints("dims", "a dimension or a list of them is needed", "fill_dims", { zero = "dimensions" })
+ints("shape", "sizes are needed, integers in a row or in a list", "fill_ints", {collects = true})
+ints("dims", "a dimension or a list of them is needed", "fill_dims", {zero = "dimensions"})
 
 local floats = filled "fill_floats"
 floats.need, floats.table = "a number or a list of numbers is needed", true
@@ -237,24 +237,24 @@ add("device", {
 
 -- ---- for Lua-side functions only ----
 
-add("any", { need = "a value is needed", table = true,
-  check = "if $v == nil then T.bad(sig, $i, $v) end" })
-add("object", { need = "an object is needed", -- never a plain table, which is a list of arguments
-  check = "if $v == nil then T.bad(sig, $i, $v) end" })
-add("string", { need = "a string is needed",
-  check = 'if type($v) ~= "string" then T.bad(sig, $i, $v) end' })
-add("function", { need = "a function is needed",
-  check = "if not T.is_callable($v) then T.bad(sig, $i, $v) end" })
-add("map", { need = "a table is needed", table = true, map = true,
-  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end' })
-add("data", { need = "numbers, booleans, tensors or nested lists of them are needed",
+add("any", {need = "a value is needed", table = true,
+  check = "if $v == nil then T.bad(sig, $i, $v) end"})
+add("object", {need = "an object is needed", -- never a plain table, which is a list of arguments
+  check = "if $v == nil then T.bad(sig, $i, $v) end"})
+add("string", {need = "a string is needed",
+  check = 'if type($v) ~= "string" then T.bad(sig, $i, $v) end'})
+add("function", {need = "a function is needed",
+  check = "if not T.is_callable($v) then T.bad(sig, $i, $v) end"})
+add("map", {need = "a table is needed", table = true, map = true,
+  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end'})
+add("data", {need = "numbers, booleans, tensors or nested lists of them are needed",
   table = true, collects = true,
-  check = "if not T.is_data($v) then T.bad(sig, $i, $v) end" })
-add("modules", { need = "a list of modules is needed", table = true, collects = true,
-  check = "if not T.is_row($v) then T.bad(sig, $i, $v) end" })
-add("params", { need = "a list of parameters is needed, such as net:parameters()",
+  check = "if not T.is_data($v) then T.bad(sig, $i, $v) end"})
+add("modules", {need = "a list of modules is needed", table = true, collects = true,
+  check = "if not T.is_row($v) then T.bad(sig, $i, $v) end"})
+add("params", {need = "a list of parameters is needed, such as net:parameters()",
   table = true, collects = true, -- also a function: net:named_parameters()
-  check = 'if not T.is_row($v) and type($v) ~= "function" then T.bad(sig, $i, $v) end' })
+  check = 'if not T.is_row($v) and type($v) ~= "function" then T.bad(sig, $i, $v) end'})
 
 -- ---- lookups ----
 

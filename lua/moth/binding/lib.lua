@@ -23,24 +23,24 @@ if anchor and anchor.lib then
   end
   return anchor.lib
 end
-anchor = anchor or { loaded = {} }
+anchor = anchor or {loaded = {}}
 anchor.ffi = ffi
 registry.moth = anchor
 
-local lib = { anchor = anchor }
+local lib = {anchor = anchor}
 
 -- ---- the library ----
 
 local function candidates()
   local list = {}
   local named = os.getenv("MOTH_LIB")
-  if named and named ~= "" then return { named } end
+  if named and named ~= "" then return {named} end
   list[1] = package.searchpath("libmoth", package.cpath)
   if errors.root then list[#list + 1] = errors.root .. system.build .. system.library end
   -- installed: PREFIX/share/lua/5.1/moth and PREFIX/lib
   local prefix = errors.folder:match "^(.*)share[/\\]lua[/\\]5%.1[/\\]moth[/\\]$"
-  for _, folder in ipairs(prefix and { "lib/", "lib64/", ("lib/%s-linux-gnu/"):format(
-      jit.arch == "x64" and "x86_64" or "aarch64") } or {}) do
+  for _, folder in ipairs(prefix and {"lib/", "lib64/", ("lib/%s-linux-gnu/"):format(
+      jit.arch == "x64" and "x86_64" or "aarch64")} or {}) do
     list[#list + 1] = prefix .. folder .. system.library
   end
   list[#list + 1] = system.found_as
@@ -98,12 +98,12 @@ anchor.ctx = ctx
 ffi.gc(ctx, C.moth_close)
 
 local Handle = ffi.typeof("moth_handle")
-local live = setmetatable({}, { __mode = "v" })
+local live = setmetatable({}, {__mode = "v"})
 
 lib.C, lib.ctx, lib.path, lib.Handle, lib.live = C, ctx, path, Handle, live
 
 --- The modes of a coroutine as C.moth_mode numbers them, and two values for its argument.
-lib.modes = { grad = 0, autocast = 1, anomaly = 2, gpu = 3, inside = 4, ask = -2, unset = -3 }
+lib.modes = {grad = 0, autocast = 1, anomaly = 2, gpu = 3, inside = 4, ask = -2, unset = -3}
 
 local running_now = coroutine.running
 local INSIDE, ASK = lib.modes.inside, lib.modes.ask
@@ -122,7 +122,7 @@ function lib.is_outside()
 end
 
 --- The values as a list with their number n, because some may be nil.
-function lib.pack(...) return { n = select("#", ...), ... } end
+function lib.pack(...) return {n = select("#", ...), ...} end
 
 --- Raises if Ctrl-C or the host requested a stop: for long loops that call no op.
 function lib.poll()
@@ -171,7 +171,7 @@ errors.attach(C, ctx)
 lib.loadstring = loadstring
 
 --- Passes None for a named argument: `F.softmax(x, {dtype = moth.none})`.
-lib.none = setmetatable({}, { __tostring = function() return "moth.none" end })
+lib.none = setmetatable({}, {__tostring = function() return "moth.none" end})
 
 --- Sets the methods and operators of handles. Only the first call in a Lua state has an effect.
 -- @return the metatable in use
@@ -192,7 +192,7 @@ end
 -- ---- sweeps and collections ----
 
 local ids = ffi.new("uint64_t[64]")
-local canary = setmetatable({}, { __mode = "v" })
+local canary = setmetatable({}, {__mode = "v"})
 local busy = false
 local traced = 0
 
@@ -258,7 +258,7 @@ end
 -- One cycle of Lua's collector, in steps. "collect" sweeps the heap before and after it marks,
 -- which takes half as much time again. An object that dies during the mark phase may survive until
 -- the next cycle.
-local probe = setmetatable({}, { __mode = "v" })
+local probe = setmetatable({}, {__mode = "v"})
 
 local function cycle()
   local kilobytes = collectgarbage("count")

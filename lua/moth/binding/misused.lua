@@ -89,7 +89,7 @@ end
 function misused.within(sig, i, v)
   local arg = sig.args[i]
   local least, most, open = arg.bounds[1], arg.bounds[2], arg.bounds.open
-  for _, x in ipairs(type(v) == "table" and v or { v }) do
+  for _, x in ipairs(type(v) == "table" and v or {v}) do
     if type(x) == "number" and not (x >= least and (not most or x <= most)
         and not (open and x == least)) then
       local upwards = most and format(" to %.14g", most) or open and "" or " on"

@@ -59,7 +59,7 @@ local function refuse(sig, text, code) return errors.argument(sig.name, "out", t
 
 -- The tensors of `out` as a list, and true if `out` was a list.
 local function targets_of(sig, out)
-  if istensor(out) then return { out }, false end
+  if istensor(out) then return {out}, false end
   if not lib.is_plain(out) or #out == 0 then
     refuse(sig, "a tensor or a list of tensors is needed, got " .. errors.describe(out), "E_TYPE")
   end
@@ -122,7 +122,7 @@ local writers = {} -- name -> copy_ with that function's name in messages
 
 local function write(sig, target, y)
   local name = sig.name
-  writers[name] = writers[name] or bind.as("copy_", name, { input = "out", source = "out" })
+  writers[name] = writers[name] or bind.as("copy_", name, {input = "out", source = "out"})
   writers[name](target, y)
 end
 
@@ -141,14 +141,14 @@ end
 -- @return the tensors of `out`
 function outs.into(sig, run, out, ...)
   local targets, listed = targets_of(sig, out)
-  local args, n = { ... }, #sig.args
+  local args, n = {...}, #sig.args
   if require("moth.autograd").is_grad_enabled()
     and (requires_grad(targets, #targets) or requires_grad(args, n)) then
     refuse(sig, "gradients cannot flow through `out`; use no_grad", "E_GRAPH")
   end
   as_target(sig, args, targets[1])
   args[n + 1] = calls.RESOLVED
-  local results = { run(unpack(args, 1, n + 1)) }
+  local results = {run(unpack(args, 1, n + 1))}
   if #results ~= #targets or listed ~= (#results > 1) then
     refuse(sig, ("%s needed for %d result%s, got %s"):format(#results > 1
       and ("a list of %d tensors is"):format(#results) or "a tensor is", #results,

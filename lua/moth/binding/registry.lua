@@ -57,16 +57,16 @@ local function read_outputs(text)
     local name, more = item:match("^%s*([%w_]+)%s*:?%s*(.-)%s*$")
     if not more:find("hidden") then
       local asked = more ~= "" and more ~= "position" and more or nil -- its condition
-      list[#list + 1] = { name = name, asked = asked,
-                          position = asked ~= nil or more == "position" }
+      list[#list + 1] = {name = name, asked = asked,
+                         position = asked ~= nil or more == "position"}
     end
   end
   return list
 end
 
 -- An argument of factory ops that Lua reads, after the call.
-local REQUIRES_GRAD = { name = "requires_grad", kind = "bool", row = kinds.find("bool"),
-                        doc = "record gradients for it", fallback = "false", lua = true }
+local REQUIRES_GRAD = {name = "requires_grad", kind = "bool", row = kinds.find("bool"),
+                       doc = "record gradients for it", fallback = "false", lua = true}
 
 -- Returns true if an op with a first argument of this kind is a tensor method.
 local function takes_tensor_first(kind)

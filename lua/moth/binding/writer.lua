@@ -232,7 +232,7 @@ function writer.source(sig)
     lines[#lines + 1] = select("#", ...) > 0 and format(pattern, ...) or pattern
   end
   body(sig, out)
-  local head = { HEAD }
+  local head = {HEAD}
   for i, arg in ipairs(sig.args) do
     if arg.row.buffer then head[#head + 1] = format("local b%d = B[%d]", i, i) end
     if arg.choice then

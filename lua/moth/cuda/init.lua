@@ -85,8 +85,8 @@ end
 -- `multi_processor_count`.
 function cuda.get_device_properties(which)
   local found = look("get_device_properties", which)
-  return { name = ffi.string(found.name), major = found.major, minor = found.minor,
-           total_memory = tonumber(found.total_bytes), multi_processor_count = found.processors }
+  return {name = ffi.string(found.name), major = found.major, minor = found.minor,
+          total_memory = tonumber(found.total_bytes), multi_processor_count = found.processors}
 end
 
 --- Returns true if there is a GPU whose tensor cores support bfloat16: compute capability 8.0 or

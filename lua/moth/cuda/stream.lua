@@ -61,14 +61,14 @@ end
 local Stream = class("Stream")
 M.Stream = Stream
 
-local known = setmetatable({}, { __mode = "v" }) -- "device:number" -> its object
+local known = setmetatable({}, {__mode = "v"}) -- "device:number" -> its object
 
 local function name_of(device, number) return device .. ":" .. number end
 
 Stream.signature = define.signature("Stream", {
-  { "any", "device", 'a GPU: a device, its name or its index; "cuda" when absent',
-    optional = true },
-  { "int", "priority", "lower numbers run first; a GPU supports some from -5 to 0", default = 0 },
+  {"any", "device", 'a GPU: a device, its name or its index; "cuda" when absent',
+   optional = true},
+  {"int", "priority", "lower numbers run first; a GPU supports some from -5 to 0", default = 0},
 })
 
 --- A stream in addition to the default stream: work inside moth.cuda.stream(s, f) runs on it. The
@@ -182,8 +182,8 @@ local Event = class("Event")
 M.Event = Event
 
 Event.signature = define.signature("Event", {
-  { "bool", "enable_timing", "allow elapsed_time?", default = false },
-  { "bool", "blocking", "accepted as in PyTorch, without effect", default = false },
+  {"bool", "enable_timing", "allow elapsed_time?", default = false},
+  {"bool", "blocking", "accepted as in PyTorch, without effect", default = false},
 })
 
 --- A marker in a stream that others can wait for. (As torch.cuda.Event.)

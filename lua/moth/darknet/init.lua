@@ -34,7 +34,7 @@ local Darknet = nn.class("Darknet", nn.Module)
 darknet.Darknet = Darknet
 
 Darknet.signature = define.signature("Darknet", {
-  { "string", "cfg", "a .cfg file, or its text, of more than one line" },
+  {"string", "cfg", "a .cfg file, or its text, of more than one line"},
 })
 
 --- A net built from a cfg, with initial weights. `net.layers` are its layers; Darknet's layer k is
@@ -46,12 +46,12 @@ function Darknet:init(cfg)
   caller = "Darknet"
   local sections = parse.cfg(cfg, fname)
   local first, list = sections[1], {}
-  local net = { shapes = {}, needed = {}, width = first:int("width", nil, 1),
-                height = first:int("height", nil, 1) }
+  local net = {shapes = {}, needed = {}, width = first:int("width", nil, 1),
+               height = first:int("height", nil, 1)}
   if not net.width or not net.height then
     parse.refuse(sections, first, "width= and height= are needed")
   end
-  local shape = { first:int("channels", 3, 1), net.height, net.width }
+  local shape = {first:int("channels", 3, 1), net.height, net.width}
   self.width, self.height, self.channels, self.cfg = net.width, net.height, shape[1], cfg
   parse.warn_of_unread(first)
   self.seen = 0 -- images in training: stored in the file
@@ -96,12 +96,12 @@ function Darknet:forward(x)
   return self.training and heads or ops.cat(heads, 2)
 end
 
-local THRESHOLD = { "float", "threshold", "minimum score, objectness times probability",
-                    default = 0.5 }
-local IOU_THRESHOLD = { "float", "iou_threshold", "larger overlaps of boxes of a class: the "
-                        .. "better box is kept", default = 0.45 }
+local THRESHOLD = {"float", "threshold", "minimum score, objectness times probability",
+                   default = 0.5}
+local IOU_THRESHOLD = {"float", "iou_threshold", "larger overlaps of boxes of a class: the "
+                       .. "better box is kept", default = 0.45}
 local parse_detect = define.signature("detect", {
-  { "tensor", "images", "(N, channels, height, width)" }, THRESHOLD, IOU_THRESHOLD })
+  {"tensor", "images", "(N, channels, height, width)"}, THRESHOLD, IOU_THRESHOLD})
 
 --- Detects objects in images: a list with a table for each image, {boxes = (n, 4), corners in
 -- pixels; scores = (n); labels = (n), classes from 1}, the best first. Runs in evaluation mode,
@@ -132,8 +132,8 @@ darknet.boxes = define {
   doc = "Selects boxes, scores and labels from a net's result for one image in evaluation mode.",
   outputs = "found",
   examples = "moth.rand(6, 7), {threshold = 0.3, iou_threshold = 0.6}",
-  args = { { "tensor", "found", "(boxes, 5 + classes): centre, size, objectness, probabilities" },
-           THRESHOLD, IOU_THRESHOLD },
+  args = {{"tensor", "found", "(boxes, 5 + classes): centre, size, objectness, probabilities"},
+          THRESHOLD, IOU_THRESHOLD},
   run = function(found, threshold, iou_threshold)
     if found:dim() ~= 2 or found:size(2) < 6 then
       errors.refuse("darknet.boxes", "found", "(boxes, 5 + classes) is needed", found, "E_SHAPE")
@@ -145,8 +145,8 @@ darknet.boxes = define {
     local boxes = boxops.box_convert(found:narrow(2, 1, 4):index_select(1, rows), "cxcywh", "xyxy")
     scores = scores:masked_select(scores:gt(threshold))
     local keep = boxops.batched_nms(boxes, scores, labels, iou_threshold)
-    return { boxes = boxes:index_select(1, keep), scores = scores:index_select(1, keep),
-             labels = labels:index_select(1, keep) }
+    return {boxes = boxes:index_select(1, keep), scores = scores:index_select(1, keep),
+            labels = labels:index_select(1, keep)}
   end,
 }
 
@@ -174,7 +174,7 @@ local function read(net, path, fname)
       file:refuse(("ends within layer %d, [%s]: %d of %d numbers are left; the net needs %d, the "
         .. "file has %s"):format(index, nn.typename(layer):lower(), left, n, total, tostring(have)))
     end
-    local shape = { unpack(x.shape) }
+    local shape = {unpack(x.shape)}
     local by_inputs = turned and #shape == 2 -- old files transpose the weights of [connected]
     if by_inputs then shape[1], shape[2] = shape[2], shape[1] end
     local values = file:tensor("float32", shape, file:take(4 * n))
@@ -197,8 +197,8 @@ darknet.load = define {
   outputs = "net",
   examples = "'[net]\\nwidth=8\\nheight=8\\n[convolutional]\\nfilters=2\\n'",
   args = {
-    { "string", "cfg", "a .cfg file, or its text, of more than one line" },
-    { "string", "weights", "a .weights file", optional = true },
+    {"string", "cfg", "a .cfg file, or its text, of more than one line"},
+    {"string", "weights", "a .weights file", optional = true},
   },
   run = function(cfg, weights)
     caller = "darknet.load"
@@ -217,7 +217,7 @@ darknet.save = define {
   outputs = "nothing",
   examples = "moth.darknet.load '[net]\\nwidth=8\\nheight=8\\n[convolutional]\\nfilters=2\\n', "
     .. "os.tmpname()",
-  args = { { "any", "net", "a net of darknet.load" }, { "string", "path", "the file to write" } },
+  args = {{"any", "net", "a net of darknet.load"}, {"string", "path", "the file to write"}},
   run = function(net, path)
     if not nn.isinstance(net, Darknet) then
       errors.refuse("darknet.save", "net", "a net of darknet.load is needed", net, "E_TYPE")
@@ -240,11 +240,11 @@ darknet.parse = define {
   doc = "The sections of a .cfg file as a list of {type =, options =, line =}.",
   outputs = "sections",
   examples = "'[net]\\nwidth=8\\nheight=8\\n'",
-  args = { { "string", "cfg", "a .cfg file, or its text, of more than one line" } },
+  args = {{"string", "cfg", "a .cfg file, or its text, of more than one line"}},
   run = function(cfg)
     local list = {}
     for i, section in ipairs(parse.cfg(cfg, "darknet.parse")) do
-      list[i] = { type = section.type, options = section.options, line = section.line }
+      list[i] = {type = section.type, options = section.options, line = section.line}
     end
     return list
   end,

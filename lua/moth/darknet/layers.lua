@@ -52,10 +52,10 @@ end
 
 function Convolutional:extra_repr() return self.activation end
 
-local function norms(bn) return { bn.bias, bn.weight, bn.running_mean, bn.running_var } end
+local function norms(bn) return {bn.bias, bn.weight, bn.running_mean, bn.running_var} end
 
 function Convolutional:weights()
-  local list = self.bn and norms(self.bn) or { self.conv.bias }
+  local list = self.bn and norms(self.bn) or {self.conv.bias}
   list[#list + 1] = self.conv.weight
   return list
 end
@@ -77,9 +77,9 @@ end
 Connected.extra_repr = Convolutional.extra_repr
 
 function Connected:weights()
-  if not self.bn then return { self.linear.bias, self.linear.weight } end
+  if not self.bn then return {self.linear.bias, self.linear.weight} end
   local first, second, third, fourth = unpack(norms(self.bn))
-  return { first, self.linear.weight, second, third, fourth }
+  return {first, self.linear.weight, second, third, fourth}
 end
 
 -- ---- layers without: one class; its forward takes x and all earlier results ----
@@ -97,7 +97,7 @@ function Step:extra_repr() return self.name .. (self.text ~= "" and ", " or "") 
 local function pool(size, stride, left, right, bottom)
   local plain = left == 0 and right == 0 and bottom == 0
   return function(x)
-    if not plain then x = F.pad(x, { left, right, left, bottom }, "constant", -math.huge) end
+    if not plain then x = F.pad(x, {left, right, left, bottom}, "constant", -math.huge) end
     return (F.max_pool2d(x, size, stride))
   end
 end
@@ -145,15 +145,15 @@ end
 --- Boxes and probabilities, (N, A, H, W, 5 + classes), from the raw results.
 function Yolo:decode(x)
   local h, w = x:size(3), x:size(4)
-  local where = { dtype = x.dtype, device = x.device }
-  local grid = ops.stack({ ops.arange(0, w, 1, where):view(1, w):expand(h, w),
-    ops.arange(0, h, 1, where):view(h, 1):expand(h, w) }, -1)
-  local step = ops.stack({ ops.full({}, self.size[1] / w, where),
-    ops.full({}, self.size[2] / h, where) })
+  local where = {dtype = x.dtype, device = x.device}
+  local grid = ops.stack({ops.arange(0, w, 1, where):view(1, w):expand(h, w),
+    ops.arange(0, h, 1, where):view(h, 1):expand(h, w)}, -1)
+  local step = ops.stack({ops.full({}, self.size[1] / w, where),
+    ops.full({}, self.size[2] / h, where)})
   local centre = x:narrow(-1, 1, 2):sigmoid() * self.scale - (self.scale - 1) / 2
   local size = x:narrow(-1, 3, 2):exp() * self.anchors:to(where.dtype):view(1, -1, 1, 1, 2)
-  return (ops.cat({ (centre + grid) * step, size,
-    x:narrow(-1, 5, 1 + self.classes):sigmoid() }, -1))
+  return (ops.cat({(centre + grid) * step, size,
+    x:narrow(-1, 5, 1 + self.classes):sigmoid()}, -1))
 end
 
 function Yolo:extra_repr()
@@ -173,7 +173,7 @@ local function checked(section, c, h, w)
   if h < 1 or w < 1 then
     parse.refuse(section.cfg, section, ("the result has no elements: %d x %d"):format(h, w))
   end
-  return { c, h, w }
+  return {c, h, w}
 end
 
 function sections.convolutional(section, shape)
@@ -186,9 +186,9 @@ function sections.convolutional(section, shape)
     parse.refuse(section.cfg, section, ("%d channels and %d filters are no multiples of groups=%d")
       :format(shape[1], filters, groups))
   end
-  local layer = Convolutional({ in_channels = shape[1], out_channels = filters,
+  local layer = Convolutional({in_channels = shape[1], out_channels = filters,
     kernel_size = size, stride = stride, padding = pad, dilation = dilation, groups = groups,
-    bias = section:int("batch_normalize", 0) == 0 }, act, name)
+    bias = section:int("batch_normalize", 0) == 0}, act, name)
   return layer, checked(section, filters, windows(shape[2], 2 * pad, size, stride, dilation),
     windows(shape[3], 2 * pad, size, stride, dilation))
 end
@@ -196,7 +196,7 @@ end
 function sections.connected(section, shape)
   local outputs, act, name = section:int("output", 1, 1), activation_of(section, "logistic")
   return Connected(shape[1] * shape[2] * shape[3], outputs,
-    section:int("batch_normalize", 0) ~= 0, act, name), { outputs, 1, 1 }
+    section:int("batch_normalize", 0) ~= 0, act, name), {outputs, 1, 1}
 end
 
 function sections.maxpool(section, shape)
@@ -212,15 +212,15 @@ function sections.maxpool(section, shape)
 end
 
 function sections.avgpool(_, shape)
-  return Step("avgpool", function(x) return (x:mean({ 3, 4 }, true)) end), { shape[1], 1, 1 }
+  return Step("avgpool", function(x) return (x:mean({3, 4}, true)) end), {shape[1], 1, 1}
 end
 
 function sections.upsample(section, shape)
   local stride, scale = section:int("stride", 2, 1), section:number("scale", 1)
   return Step("upsample", function(x)
-    x = F.interpolate { x, scale_factor = stride, mode = "nearest" }
+    x = F.interpolate {x, scale_factor = stride, mode = "nearest"}
     return scale == 1 and x or x * scale
-  end, "stride " .. stride), { shape[1], shape[2] * stride, shape[3] * stride }
+  end, "stride " .. stride), {shape[1], shape[2] * stride, shape[3] * stride}
 end
 
 function sections.dropout(section, shape)
@@ -229,7 +229,7 @@ function sections.dropout(section, shape)
     parse.refuse(section.cfg, section, ("probability=%s is outside of 0 to 1"):format(p))
   end
   return Step("dropout", function(x, _, training)
-    return (F.dropout { x, p = p, training = training })
+    return (F.dropout {x, p = p, training = training})
   end, "p " .. p), shape
 end
 
@@ -269,7 +269,7 @@ function sections.route(section, _, net)
       parts[i] = groups == 1 and earlier[at] or earlier[at]:narrow(2, id * part + 1, part)
     end
     return #parts == 1 and parts[1] or ops.cat(parts, 2)
-  end), { channels, first[2], first[3] }
+  end), {channels, first[2], first[3]}
 end
 
 function sections.shortcut(section, shape, net)
@@ -294,7 +294,7 @@ function sections.yolo(section, shape, net)
     for i = 1, #flat / 2 do mask[i] = i - 1 end
   end
   for i, k in ipairs(mask) do
-    anchors[i] = { flat[2 * k + 1], flat[2 * k + 2] }
+    anchors[i] = {flat[2 * k + 1], flat[2 * k + 2]}
     if k < 0 or not anchors[i][2] then
       parse.refuse(section.cfg, section, ("mask=%d, of %d anchors"):format(k,
         math.floor(#flat / 2)))
@@ -304,7 +304,7 @@ function sections.yolo(section, shape, net)
     parse.refuse(section.cfg, section, ("%d channels come in; %d anchors of 5 + %d numbers need %d")
       :format(shape[1], #anchors, classes, #anchors * (5 + classes)))
   end
-  return Yolo(anchors, classes, { net.width, net.height }, section:number("scale_x_y", 1)), shape
+  return Yolo(anchors, classes, {net.width, net.height}, section:number("scale_x_y", 1)), shape
 end
 
 function sections.cost(_, shape) return Step("cost", function(x) return x end), shape end

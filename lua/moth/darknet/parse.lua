@@ -34,8 +34,8 @@ function parse.refuse_unknown(section, text, name, known)
 end
 
 -- Keys of Darknet that are similar to a key that is read.
-local OTHERS = { padding = true, pad = true, num = true, max = true, steps = true, scales = true,
-                 stride_x = true, stride_y = true, reverse = true }
+local OTHERS = {padding = true, pad = true, num = true, max = true, steps = true, scales = true,
+                stride_x = true, stride_y = true, reverse = true}
 
 --- Warns of unknown keys that are similar to a known key: they are probably misspelt.
 function parse.warn_of_unread(section)
@@ -123,7 +123,7 @@ end
 -- Darknet's layers; [net] has -1
 function parse.cfg(given, fname)
   local is_text = given:find("\n", 1, true) ~= nil
-  local cfg = { fname = fname, shown = is_text and "the cfg" or errors.path(given) }
+  local cfg = {fname = fname, shown = is_text and "the cfg" or errors.path(given)}
   local number, section = 0, nil
   for line in ((is_text and given or read(given, fname)) .. "\n"):gmatch "(.-)\r?\n" do
     number = number + 1
@@ -131,8 +131,8 @@ function parse.cfg(given, fname)
     local name = line:match "^%[%s*([%w_]+)%s*%]$"
     if name then
       if #cfg == MOST_SECTIONS then parse.refuse(cfg, nil, "more than 10000 sections") end
-      section = setmetatable({ type = name, options = {}, read = {}, index = #cfg - 1,
-        line = number, cfg = cfg }, Section)
+      section = setmetatable({type = name, options = {}, read = {}, index = #cfg - 1,
+        line = number, cfg = cfg}, Section)
       cfg[#cfg + 1] = section
     elseif line ~= "" then
       local key, value = line:match "^([^=]*)=%s*(.*)$"

@@ -187,4 +187,4 @@ local function told(blame, inner, outer)
   return format("bad argument '%s' to '%s' (%s)", name, outer.name, text)
 end
 
-return setmetatable({ public = public }, { __call = function(_, ...) return told(...) end })
+return setmetatable({public = public}, {__call = function(_, ...) return told(...) end})

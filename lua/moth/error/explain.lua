@@ -21,8 +21,8 @@ local function explain_tensor(fname)
   end
   return "a second result passed on? wrap the call in parentheses)"
 end
-local SINGLE = { bool = true, int = true, float = true, enum = true, dim = true, position = true,
-                 scalar = true, dtype = true, device = true, string = true }
+local SINGLE = {bool = true, int = true, float = true, enum = true, dim = true, position = true,
+                scalar = true, dtype = true, device = true, string = true}
 
 local function explain_enum(arg, value)
   local need = "one of " .. choices_text(arg) .. " is needed"

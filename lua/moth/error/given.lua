@@ -33,7 +33,7 @@ end
 
 -- "(N, 4, H, W) or (4, H, W)", with as many spatial dimensions as the kernel has.
 local function channels_first(channels, n)
-  local sides = n == 1 and "L" or concat({ "D", "H", "W" }, ", ", 4 - n)
+  local sides = n == 1 and "L" or concat({"D", "H", "W"}, ", ", 4 - n)
   return format("(N, %d, %s) or (%d, %s)", channels, sides, channels, sides)
 end
 
@@ -106,7 +106,7 @@ end
 local function call_of(given)
   local ok, values = pcall(require("moth.nn.module.named").sorted, given.module, given.values)
   if not ok then values = given.values end
-  return { module = given.module, names = names_of(given.module), values = values }
+  return {module = given.module, names = names_of(given.module), values = values}
 end
 
 -- The position of the argument that is a value or shares its memory.
@@ -155,7 +155,7 @@ local function told(x, member, blame, code)
   return format("the layer's %s: %s", member, blame.text)
 end
 
-local RELATIONS = { E_SHAPE = true, E_DTYPE = true, E_DEVICE = true }
+local RELATIONS = {E_SHAPE = true, E_DTYPE = true, E_DEVICE = true}
 
 -- The layer's input to blame: its position and the message.
 local function own_input(call, inner, blame, code)

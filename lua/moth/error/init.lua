@@ -135,7 +135,7 @@ end
 -- @param code  the code that moth.errcode() returns (default "E_ARG")
 function errors.argument(fname, argname, text, code)
   return errors.raise(format("bad argument '%s' to '%s' (%s)", argname, fname, text), code,
-    { fname = fname, argname = argname, text = text })
+    {fname = fname, argname = argname, text = text})
 end
 
 --- "an integer is needed, got a string ('4')", for a wrong value.
@@ -224,7 +224,7 @@ function errors.status(status, fname, argname, ...)
   end
   if arg ~= "" and fname ~= "" then return errors.argument(fname, arg, text, code) end
   if code == "E_INTERRUPT" or fname == "" then return errors.raise(text, code) end
-  return errors.raise(fname .. ": " .. text, code, { fname = fname, text = text })
+  return errors.raise(fname .. ": " .. text, code, {fname = fname, text = text})
 end
 
 -- ---- texts ----
@@ -273,7 +273,7 @@ local function describe_table(value)
   return "a table"
 end
 
-for _, name in ipairs { "bare", "shown", "path" } do -- of shown.lua, rarely needed
+for _, name in ipairs {"bare", "shown", "path"} do -- of shown.lua, rarely needed
   errors[name] = function(text, most) return require "moth.error.shown"[name](text, most) end
 end
 

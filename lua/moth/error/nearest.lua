@@ -8,7 +8,7 @@ local function distance(a, b, other)
   local before, row = nil, {}
   for j = 0, #b do row[j] = j end
   for i = 1, #a do
-    local new = { [0] = i }
+    local new = {[0] = i}
     for j = 1, #b do
       local same = a:byte(i) == b:byte(j)
       new[j] = min(row[j] + 1, new[j - 1] + 1, row[j - 1] + (same and 0 or other))
@@ -29,9 +29,9 @@ local function most(name, many)
   if many then return math.max(1, min(3, math.floor(#name / 4))) end
   return #name <= 4 and 1 or #name <= 8 and 2 or 3
 end
-local alias = { axis = "dim", keepdims = "keepdim", x = "input", -- names in other libraries
-                map_location = "device", bias = "linear_bias",
-                learning_rate = "lr" }
+local alias = {axis = "dim", keepdims = "keepdim", x = "input", -- names in other libraries
+               map_location = "device", bias = "linear_bias",
+               learning_rate = "lr"}
 
 --- "; did you mean 'x'?" for the candidate nearest to a name, or "". No guess is better than a
 -- wrong guess, so a short name needs an almost exact match.

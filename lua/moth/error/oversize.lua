@@ -6,7 +6,7 @@
 local class = require "moth.base.class"
 local errors = require "moth.error"
 
-local MAKERS = { empty = true, zeros = true, ones = true, full = true, randn = true, rand = true }
+local MAKERS = {empty = true, zeros = true, ones = true, full = true, randn = true, rand = true}
 
 local M = {}
 

@@ -100,7 +100,7 @@ end
 
 -- The call {name, names, values, n} with these values.
 local function call_with(name, args, values)
-  local call = { name = name, names = {}, values = values, n = #args }
+  local call = {name = name, names = {}, values = values, n = #args}
   for i, arg in ipairs(args) do call.names[i] = arg.name end
   return call
 end
@@ -128,7 +128,7 @@ local function constructed(level, class, own, sig)
   end
   if not runs then return call_with(sig.name, sig.args, {}) end
   local given = varargs(level + 1)
-  return call_with(sig.name, sig.args, { own.signature(unpack(given, 1, given.n)) })
+  return call_with(sig.name, sig.args, {own.signature(unpack(given, 1, given.n))})
 end
 
 -- The call in a frame at `level` of the caller, if the function is an op, made by define, or the
@@ -149,7 +149,7 @@ end
 
 -- The call in the frame at `level` of the caller, for a Lua function without a signature.
 local function plain_call(level, info, name)
-  local call = { name = name, names = {}, values = {}, n = 0, plain = true }
+  local call = {name = name, names = {}, values = {}, n = 0, plain = true}
   for i = 1, getinfo(info.func, "u").nparams do
     local key, value = getlocal(level + 1, i)
     call.names[i], call.values[i], call.n = key, value, i
@@ -210,7 +210,7 @@ function stack.locate(level, blame)
       namer = errors.module_frames[info.func]
       if not user then
         inner[#inner + 1] = object
-        if blame then given[#inner] = { module = object, values = given_to(level, info) } end
+        if blame then given[#inner] = {module = object, values = given_to(level, info)} end
       end
     end
     if not user and errors.user_calls[info.func] then
@@ -231,10 +231,10 @@ function stack.locate(level, blame)
   end
   local place = user and line >= 0 and format("%s:%d: ", user.short_src, line) or ""
   local function path_without(n)
-    return "in " .. namer({ unpack(modules, 1, #modules - n) }) .. ": "
+    return "in " .. namer({unpack(modules, 1, #modules - n)}) .. ": "
   end
-  local within_modules = given[1] and { call = around or within, list = given,
-    path = path_without }
+  local within_modules = given[1] and {call = around or within, list = given,
+    path = path_without}
   if around and (tells(around, blame) or #modules > 0 and around.plain) then around = nil end
   return place, namer and path_without(0) or "", tail, name, within, around, within_modules
 end

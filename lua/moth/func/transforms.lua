@@ -260,7 +260,7 @@ end
 offer("jvp", "output, jvp", "The result of func, and its derivative along the tangents. "
   .. "Two backward passes.", "moth.exp, {moth.randn(3)}, {moth.ones(3)}", {
     FUNC, {"any", "primals", "a list of the arguments of func"},
-    {"any", "tangents", "a list of tensors of their shapes"} },
+    {"any", "tangents", "a list of tensors of their shapes"}},
   function(func, primals, tangents)
     local again = depth > 0
     for _, x in ipairs(plain(primals) and primals or {primals}) do

@@ -81,7 +81,7 @@ end
 
 -- f(x, dim) for the mapped tensors, for each of the arguments.
 local function mapped(args, dims, f)
-  local out = { n = args.n }
+  local out = {n = args.n}
   for k = 1, args.n do out[k] = over(args[k], dims[k], f) end
   return out
 end
@@ -118,7 +118,7 @@ local function stacked_along(list, dim) return (ops.stack(list, dim)) end
 -- The results of all samples (packed lists), combined to one value for each result.
 local function combined(all, out_dims, f)
   local count = all[1].n
-  local places, results = each(out_dims, count, "out_dims"), { n = count }
+  local places, results = each(out_dims, count, "out_dims"), {n = count}
   for k = 1, count do
     local column = {}
     for i, made in ipairs(all) do column[i] = made[k] end
@@ -166,13 +166,13 @@ end
 -- tensor, dim).
 local function outputs_of(made, out_dims)
   local list = {}
-  combined({ made }, out_dims, function(column)
+  combined({made}, out_dims, function(column)
     list[#list + 1] = column[1]
     return column[1]
   end)
   local function put(values)
     local k = 0
-    return combined({ made }, out_dims, function(_, dim)
+    return combined({made}, out_dims, function(_, dim)
       k = k + 1
       return values(k, dim)
     end)
@@ -206,11 +206,11 @@ local function replayed(run, entries, made, first, drawn)
   end
   local got = require "moth.func.batch.replay".run {
     size = run.size, entries = entries, inputs = inputs, values = values, outputs = outputs,
-    first = first, randomness = run.randomness, draws = draws }
+    first = first, randomness = run.randomness, draws = draws}
   if not got then return nil end
   return (put(function(k, dim)
-    local y = got[k] or ops.clone(ops.expand(outputs[k], { run.size, unpack(outputs[k].shape) }),
-      { memory_format = "contiguous_format" })
+    local y = got[k] or ops.clone(ops.expand(outputs[k], {run.size, unpack(outputs[k].shape)}),
+      {memory_format = "contiguous_format"})
     if dim == 1 then return y end
     return (ops.movedim(y, 1, dim))
   end))
@@ -221,7 +221,7 @@ local function batched(run)
   run.rows = {}
   local one = mapped(run.args, run.dims, function(x, dim)
     local row = x:select(dim, 1)
-    run.rows[#run.rows + 1] = { row, x, dim }
+    run.rows[#run.rows + 1] = {row, x, dim}
     return row
   end)
   local first = tonumber(lib.inspect(ops.empty {}).storage)
@@ -238,7 +238,7 @@ local function whole(run)
   local results, made = batched(run)
   if results then return results end
   if made and lib.observer then lib.observer.lost() end -- the outer log lacks these ops
-  return loop(run, { made })
+  return loop(run, {made})
 end
 
 -- Computes the batch in chunks.
@@ -280,8 +280,8 @@ vmap.vmap = define {
     end
     return function(...)
       local args = lib.pack(...)
-      local run = { func = func, args = args, out_dims = out_dims, randomness = randomness,
-                    dims = each(in_dims, args.n, "in_dims") }
+      local run = {func = func, args = args, out_dims = out_dims, randomness = randomness,
+                   dims = each(in_dims, args.n, "in_dims")}
       run.size = size_of(args, run.dims)
       run.state = randomness == "same" and require "moth".get_rng_state()
       local results

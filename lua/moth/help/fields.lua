@@ -58,7 +58,7 @@ function fields.of(owner)
   local names = {}
   for name in pairs(list[owner]) do names[#names + 1] = name end
   table.sort(names)
-  return { names = names, docs = list[owner] }
+  return {names = names, docs = list[owner]}
 end
 
 --- All names of fields, for the suggestions of errors.

@@ -21,7 +21,7 @@ local help = {}
 -- Joins words into lines; editor.lua uses it too.
 local function filled(...) return (require("moth.repl.show").filled(...)) end
 
-local SHIFTED = { dim = true, position = true, dims = true }
+local SHIFTED = {dim = true, position = true, dims = true}
 
 --- A default as a Lua user writes it: dimensions and positions count from 1.
 function help.default(arg, lua)
@@ -53,16 +53,16 @@ local function shown_kind(arg)
   return row.shown or row.name
 end
 
-local OUT = { name = "out", kind = "tensor", row = require("moth.binding.kinds").find("tensor"),
-              doc = "tensor, or a list of one for each result, that receives the results; by name",
-              fallback = "none" }
+local OUT = {name = "out", kind = "tensor", row = require("moth.binding.kinds").find("tensor"),
+             doc = "tensor, or a list of one for each result, that receives the results; by name",
+             fallback = "none"}
 
 -- The arguments of a function, with `out`, which its signature does not list.
 local function args_of(sig)
   if sig.index and sig.index.out or not require("moth.binding.out").takes(sig) then
     return sig.args
   end
-  local list = { unpack(sig.args) }
+  local list = {unpack(sig.args)}
   list[#list + 1] = OUT
   return list
 end
@@ -192,7 +192,7 @@ end
 -- The full help text of a function with a signature.
 local function page(fn, sig, path)
   local r = record(fn, sig, path)
-  local lines = { r.head }
+  local lines = {r.head}
   if r.alias then lines[#lines + 1] = "(another name of " .. r.alias .. ")" end
   if r.doc and r.doc ~= "" then lines[#lines + 1] = r.doc end
   if #args_of(sig) > 0 then lines[#lines + 1] = "" end
@@ -228,8 +228,8 @@ function help.parts(fn)
   local r = record(fn, sig)
   r.args = {}
   for i, arg in ipairs(args_of(sig)) do
-    r.args[i] = { name = arg.name, kind = shown_kind(arg), doc = arg.doc,
-                  default = help.default(arg, sig.lua), need = needed(arg) }
+    r.args[i] = {name = arg.name, kind = shown_kind(arg), doc = arg.doc,
+                 default = help.default(arg, sig.lua), need = needed(arg)}
   end
   return r
 end
@@ -284,7 +284,7 @@ local function of_function(fn, path)
   if not text then text = inherited_comment(fn, head:match("[:.]([%w_]+)%s*%(") or "") end
   path = path or places.home(fn, head:match("([%w_]+)%s*%(") or "") or places.reach(fn)
   local names = parameters(class.written(fn), not path)
-  local lines = { path and path .. names }
+  local lines = {path and path .. names}
   lines[#lines + 1] = text and untagged(text)
   if path then add_example(lines, samples.known(path)) end
   lines[#lines + 1] = (#lines > 0 and "\n" or "") .. ("a function%s, written at %s:%d"):format(
@@ -297,7 +297,7 @@ function class_comment(object)
   local init = class.written(object.init)
   local text, info = written_above(init)
   if text and rawget(class.of(object) or object, "init") then return text end
-  local seen, sources = {}, { info.source } -- the constructor may be in the file of a base class
+  local seen, sources = {}, {info.source} -- the constructor may be in the file of a base class
   for _, fn in pairs(class.of(object) or object) do
     local at = type(fn) == "function" and debug.getinfo(class.written(fn), "S").source
     if at and not seen[at] then seen[at], sources[#sources + 1] = true, at end
@@ -353,7 +353,7 @@ end
 function doc_of_function(object, name)
   local snake = name:gsub("ReLU", "Relu"):gsub("([%l%d])(%u)", "%1_%2")
     :gsub("(%u)(%u%l)", "%1_%2"):lower()
-  for _, fname in ipairs { object._of or name:lower(), snake, (snake:gsub("%dd$", "")) } do
+  for _, fname in ipairs {object._of or name:lower(), snake, (snake:gsub("%dd$", ""))} do
     local found, fn = pcall(function() return require("moth.nn.functional")[fname] end)
     local sig = found and bind.signature(fn)
     if sig and sig.doc ~= "" then return ("As F.%s: %s"):format(fname, sig.doc) end
@@ -396,9 +396,9 @@ end
 local function overview()
   local is_op = {}
   for _, name in ipairs(bind.names()) do is_op[name] = true end
-  local text = { 'moth.help(F.conv2d), moth.help "conv2d", moth.help(nn.Conv2d), moth.help "optim":'
+  local text = {'moth.help(F.conv2d), moth.help "conv2d", moth.help(nn.Conv2d), moth.help "optim":'
     .. "\narguments and results of a function, methods of a class, names of a namespace.",
-    "\nOps, as moth.<op>, F.<op> and mostly x:<op>():\n  " .. filled(bind.names(), " ", "  ") }
+    "\nOps, as moth.<op>, F.<op> and mostly x:<op>():\n  " .. filled(bind.names(), " ", "  ")}
   for _, place in ipairs(places.list) do
     local rest = {}
     for _, name in ipairs(places.names(place)) do
@@ -524,11 +524,11 @@ local function candidates(short, before)
   end
   if method and not same then -- a name usually means a function written in Lua
     local first = not place and require("moth.tensor").written()[short] == method
-    table.insert(list, first and 1 or #list + 1, { path = "x:" .. short, value = method })
+    table.insert(list, first and 1 or #list + 1, {path = "x:" .. short, value = method})
   end
   if #list > 0 and not before then return list end
   for _, row in ipairs(places.methods(short)) do
-    if before and row.path:match("([%w_]+):") == before:match("([%w_]+)$") then return { row } end
+    if before and row.path:match("([%w_]+):") == before:match("([%w_]+)$") then return {row} end
     if not inherits(row.class, short) then list[#list + 1] = row end
   end
   return list
@@ -591,4 +591,4 @@ end
 --- Prints help.text(what).
 function help.help(what) io.write(help.text(what), "\n") end
 
-return setmetatable(help, { __call = function(_, what) return help.help(what) end })
+return setmetatable(help, {__call = function(_, what) return help.help(what) end})

@@ -10,79 +10,79 @@ local places = {}
 --- The namespaces in search order: `path`, from moth on; `short`, its name in scripts; `doc`; and
 -- `hidden` or `only` if some of its names are not public.
 places.list = {
-  { path = "moth", short = "moth", hidden = "_VERSION version names define",
-    doc = "tensors, their constructors, every op, and all other functions" },
-  { path = "moth.nn.functional", short = "F",
-    doc = "every op as a function, losses and activations among them" },
-  { path = "moth.nn", short = "nn", hidden = "names",
-    doc = "modules: layers, losses, containers" },
-  { path = "moth.nn.init", short = "nn.init", hidden = "fans reset skip",
-    doc = "fills the parameters of a network before training" },
-  { path = "moth.nn.attention", short = "nn.attention", hidden = "SDPBackend",
-    doc = "choice of the attention kernels" },
-  { path = "moth.nn.utils", short = "nn.utils",
-    doc = "clipping of gradients, parameters as one vector, reparametrized weights" },
-  { path = "moth.nn.utils.parametrize", short = "nn.utils.parametrize",
-    hidden = "ParametrizationList check",
-    doc = "parameters that a module computes from other parameters" },
-  { path = "moth.nn.utils.parametrizations", short = "nn.utils.parametrizations",
-    only = "weight_norm spectral_norm",
-    doc = "parametrizations of weights: by their norm" },
-  { path = "moth.nn.utils.prune", short = "nn.utils.prune",
-    doc = "masks that keep a part of the weights at 0" },
-  { path = "moth.nn.utils.rnn", short = "nn.utils.rnn", hidden = "gather spread",
-    doc = "sequences of different lengths as one batch" },
-  { path = "moth.optim", short = "optim", doc = "optimizers" },
-  { path = "moth.optim.lr_scheduler", short = "optim.lr_scheduler",
-    doc = "schedules of the learning rate" },
-  { path = "moth.optim.swa_utils", short = "optim.swa_utils",
-    doc = "averages of a network's weights" },
-  { path = "moth.data", short = "data",
-    doc = "datasets, samplers, the DataLoader, readers of files" },
-  { path = "moth.distributions", short = "moth.distributions",
-    doc = "probability distributions: samples, log-probabilities, divergences" },
-  { path = "moth.distributions.constraints", short = "moth.distributions.constraints",
-    hidden = "by_default set_default_validate_args",
-    doc = "sets of valid parameters and values: constraint:check(x)" },
-  { path = "moth.autograd", short = "moth.autograd",
-    only = "Function FunctionCtx backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
+  {path = "moth", short = "moth", hidden = "_VERSION version names define",
+   doc = "tensors, their constructors, every op, and all other functions"},
+  {path = "moth.nn.functional", short = "F",
+   doc = "every op as a function, losses and activations among them"},
+  {path = "moth.nn", short = "nn", hidden = "names",
+   doc = "modules: layers, losses, containers"},
+  {path = "moth.nn.init", short = "nn.init", hidden = "fans reset skip",
+   doc = "fills the parameters of a network before training"},
+  {path = "moth.nn.attention", short = "nn.attention", hidden = "SDPBackend",
+   doc = "choice of the attention kernels"},
+  {path = "moth.nn.utils", short = "nn.utils",
+   doc = "clipping of gradients, parameters as one vector, reparametrized weights"},
+  {path = "moth.nn.utils.parametrize", short = "nn.utils.parametrize",
+   hidden = "ParametrizationList check",
+   doc = "parameters that a module computes from other parameters"},
+  {path = "moth.nn.utils.parametrizations", short = "nn.utils.parametrizations",
+   only = "weight_norm spectral_norm",
+   doc = "parametrizations of weights: by their norm"},
+  {path = "moth.nn.utils.prune", short = "nn.utils.prune",
+   doc = "masks that keep a part of the weights at 0"},
+  {path = "moth.nn.utils.rnn", short = "nn.utils.rnn", hidden = "gather spread",
+   doc = "sequences of different lengths as one batch"},
+  {path = "moth.optim", short = "optim", doc = "optimizers"},
+  {path = "moth.optim.lr_scheduler", short = "optim.lr_scheduler",
+   doc = "schedules of the learning rate"},
+  {path = "moth.optim.swa_utils", short = "optim.swa_utils",
+   doc = "averages of a network's weights"},
+  {path = "moth.data", short = "data",
+   doc = "datasets, samplers, the DataLoader, readers of files"},
+  {path = "moth.distributions", short = "moth.distributions",
+   doc = "probability distributions: samples, log-probabilities, divergences"},
+  {path = "moth.distributions.constraints", short = "moth.distributions.constraints",
+   hidden = "by_default set_default_validate_args",
+   doc = "sets of valid parameters and values: constraint:check(x)"},
+  {path = "moth.autograd", short = "moth.autograd",
+   only = "Function FunctionCtx backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
       .. "is_anomaly_enabled is_grad_enabled no_grad once_differentiable set_detect_anomaly "
       .. "set_grad_enabled",
-    doc = "gradients: backward passes, grad modes, your own Functions" },
-  { path = "moth.autograd.graph", short = "moth.autograd.graph", hidden = "Node",
-    doc = "hooks on the tensors that ops save for their gradients" },
-  { path = "moth.linalg", short = "moth.linalg",
-    doc = "factorizations of matrices, systems of equations, norms" },
-  { path = "moth.special", short = "moth.special",
-    doc = "functions of probability and analysis, element by element" },
-  { path = "moth.fft", short = "moth.fft",
-    doc = "Fourier transforms, and pairs as complex numbers" },
-  { path = "moth.onnx", short = "moth.onnx", doc = "nets to and from ONNX files" },
-  { path = "moth.autograd.functional", short = "moth.autograd.functional",
-    doc = "derivatives of whole functions, and their products with vectors" },
-  { path = "moth.func", short = "moth.func",
-    doc = "derivatives as functions; calls of a module with other parameters than its own" },
-  { path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
-    doc = "activation checkpoints: calls that run again in backward, to save memory" },
-  { path = "moth.utils", short = "moth.utils", doc = "other helpers of training scripts" },
-  { path = "moth.profiler", short = "moth.profiler",
-    hidden = "within",
-    doc = "which ops run, how long, and for how much memory" },
-  { path = "moth.ops", short = "moth.ops",
-    doc = "torchvision's boxes, regions of feature maps, and layers of detectors" },
-  { path = "moth.darknet", short = "moth.darknet", doc = "nets of Darknet's .cfg and .weights" },
-  { path = "moth.gguf", short = "moth.gguf", doc = "tensors of GGUF files, quantised ones too" },
-  { path = "moth.amp", short = "moth.amp", doc = "mixed precision; moth has these functions too" },
-  { path = "moth.cuda", short = "moth.cuda", doc = "GPUs: devices, memory, streams" },
-  { path = "moth.signal.windows", short = "moth.signal.windows",
-    doc = "windows of a signal" },
-  { path = "moth.random", short = "moth.random",
-    doc = "the random generator; moth has most of these functions too" },
-  { path = "moth.utils.benchmark", short = "moth.utils.benchmark", hidden = "Measurement",
-    doc = "the timer, which is moth.timer too" },
-  { path = "moth.testing", short = "moth.testing", doc = "comparisons for tests" },
-  { path = "moth.backends", short = "moth.backends",
-    doc = "settings of external libraries" },
+   doc = "gradients: backward passes, grad modes, your own Functions"},
+  {path = "moth.autograd.graph", short = "moth.autograd.graph", hidden = "Node",
+   doc = "hooks on the tensors that ops save for their gradients"},
+  {path = "moth.linalg", short = "moth.linalg",
+   doc = "factorizations of matrices, systems of equations, norms"},
+  {path = "moth.special", short = "moth.special",
+   doc = "functions of probability and analysis, element by element"},
+  {path = "moth.fft", short = "moth.fft",
+   doc = "Fourier transforms, and pairs as complex numbers"},
+  {path = "moth.onnx", short = "moth.onnx", doc = "nets to and from ONNX files"},
+  {path = "moth.autograd.functional", short = "moth.autograd.functional",
+   doc = "derivatives of whole functions, and their products with vectors"},
+  {path = "moth.func", short = "moth.func",
+   doc = "derivatives as functions; calls of a module with other parameters than its own"},
+  {path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
+   doc = "activation checkpoints: calls that run again in backward, to save memory"},
+  {path = "moth.utils", short = "moth.utils", doc = "other helpers of training scripts"},
+  {path = "moth.profiler", short = "moth.profiler",
+   hidden = "within",
+   doc = "which ops run, how long, and for how much memory"},
+  {path = "moth.ops", short = "moth.ops",
+   doc = "torchvision's boxes, regions of feature maps, and layers of detectors"},
+  {path = "moth.darknet", short = "moth.darknet", doc = "nets of Darknet's .cfg and .weights"},
+  {path = "moth.gguf", short = "moth.gguf", doc = "tensors of GGUF files, quantised ones too"},
+  {path = "moth.amp", short = "moth.amp", doc = "mixed precision; moth has these functions too"},
+  {path = "moth.cuda", short = "moth.cuda", doc = "GPUs: devices, memory, streams"},
+  {path = "moth.signal.windows", short = "moth.signal.windows",
+   doc = "windows of a signal"},
+  {path = "moth.random", short = "moth.random",
+   doc = "the random generator; moth has most of these functions too"},
+  {path = "moth.utils.benchmark", short = "moth.utils.benchmark", hidden = "Measurement",
+   doc = "the timer, which is moth.timer too"},
+  {path = "moth.testing", short = "moth.testing", doc = "comparisons for tests"},
+  {path = "moth.backends", short = "moth.backends",
+   doc = "settings of external libraries"},
 }
 
 local function words(text)
@@ -125,7 +125,7 @@ function places.names(place)
   return list
 end
 
-local sets = setmetatable({}, { __mode = "k" }) -- of the names, by place
+local sets = setmetatable({}, {__mode = "k"}) -- of the names, by place
 
 -- Checks that a namespace has a name. Namespaces do not change, so their names are read once.
 local function holds(place, name)
@@ -187,7 +187,7 @@ function places.find(name)
       local value = places.space(place)[name]
       if not seen[value] then
         seen[value] = true
-        found[#found + 1] = { path = place.short .. "." .. name, value = value }
+        found[#found + 1] = {path = place.short .. "." .. name, value = value}
       end
     end
   end
@@ -204,7 +204,7 @@ function places.classes()
         local value = not require("moth.binding.bind").is_op(name) and space[name]
         if class.isclass(value) and not seen[value] then
           seen[value] = true
-          list[#list + 1] = { path = place.short .. "." .. name, value = value }
+          list[#list + 1] = {path = place.short .. "." .. name, value = value}
         end
       end
     end
@@ -217,8 +217,8 @@ end
 function places.methods(name)
   local list, seen = {}, {}
   local moth = require "moth" -- base classes first: list inherited methods once
-  local common = { { path = "nn.Module", value = moth.nn.Module },
-                   { path = "optim.Optimizer", value = moth.optim.Optimizer } }
+  local common = {{path = "nn.Module", value = moth.nn.Module},
+                  {path = "optim.Optimizer", value = moth.optim.Optimizer}}
   for _, row in ipairs(places.classes()) do
     if not class.base(row.value) or class.base(row.value) == class.Object then
       common[#common + 1] = row
@@ -230,7 +230,7 @@ function places.methods(name)
     local callable = type(value) == "function" or require("moth.binding.bind").signature(value)
     if callable and not seen[value] then
       seen[value] = true
-      list[#list + 1] = { path = row.path .. ":" .. name, value = value, class = row.value }
+      list[#list + 1] = {path = row.path .. ":" .. name, value = value, class = row.value}
     end
   end
   return list

@@ -467,11 +467,11 @@ local scheduler = schedule.ChainedScheduler{one, two}]],
 
 -- Families whose members differ in the number of dimensions: the input is appended to the example.
 local FAMILIES = {
-  { "^LazyConv", "(16, 3)", 3 }, { "^Lazy", "()", 3 },
-  { "^Conv%d", "(3, 16, 3)", 3 }, { "^ConvTranspose", "(3, 16, 3, {stride = 2})", 3 },
-  { "^LPPool", "(2, 2)", 3 }, { "^FractionalMaxPool", "(2, {output_size = 3})", 3 },
-  { "^Adaptive", "(2)", 3 }, { "Pool%d", "(2)", 3 }, { "Pad%d", "(1)", 3 },
-  { "Norm%dd", "(3)", 3 }, { "^Dropout%d", "()", 3 }, { "^FeatureAlpha", "()", 3 },
+  {"^LazyConv", "(16, 3)", 3}, {"^Lazy", "()", 3},
+  {"^Conv%d", "(3, 16, 3)", 3}, {"^ConvTranspose", "(3, 16, 3, {stride = 2})", 3},
+  {"^LPPool", "(2, 2)", 3}, {"^FractionalMaxPool", "(2, {output_size = 3})", 3},
+  {"^Adaptive", "(2)", 3}, {"Pool%d", "(2)", 3}, {"Pad%d", "(1)", 3},
+  {"Norm%dd", "(3)", 3}, {"^Dropout%d", "()", 3}, {"^FeatureAlpha", "()", 3},
 }
 
 local function of_family(name)

@@ -122,7 +122,7 @@ Memory.__index = Memory
 -- @param value  a string, an FFI array, or a contiguous uint8 tensor on the CPU
 -- @return an object with `at`, `size` and `shown`; nil for another value
 function bytes.memory(value)
-  local self = { anchor = value, shown = "this data" }
+  local self = {anchor = value, shown = "this data"}
   if type(value) == "string" then
     self.at, self.size = value, #value
   elseif lib.istensor(value) then
@@ -189,9 +189,9 @@ function bytes.open(path, fname, argument, mmap)
   argument = memory and "bytes" or argument or "path"
   local all = tensor_of(path, fname, argument, mmap)
   local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
-  return setmetatable({ path = path, shown = memory and path.shown or errors.path(path),
+  return setmetatable({path = path, shown = memory and path.shown or errors.path(path),
     fname = fname, all = all, argument = argument, start = start, size = all:numel(),
-    at = 0 }, File)
+    at = 0}, File)
 end
 
 --- Checks that a file is in the folder of another file, or below it, with links resolved. (On

@@ -28,11 +28,11 @@ local checkpoint = {}
 
 -- ---- packing ----
 
-local function refuse(text) error({ text = text }, 0) end
+local function refuse(text) error({text = text}, 0) end
 
 -- The path of a value, for messages: value.model["a b"][1].
 local function place(path)
-  local parts = { "value" }
+  local parts = {"value"}
   for i = 1, #path do
     local key = path[i]
     if type(key) == "string" and key:find("^[%a_][%w_]*$") then
@@ -104,7 +104,7 @@ local function put_under(state, key, part, value)
   path[#path], names[#names] = nil, nil
 end
 
-local rank = { number = 1, string = 2, boolean = 3 }
+local rank = {number = 1, string = 2, boolean = 3}
 
 local function before(a, b)
   local x, y = type(a), type(b)
@@ -225,12 +225,12 @@ local function pack(value)
   local names, tensors = flat_names(value), {}
   if names then
     for i = 1, #names do tensors[i] = value[names[i]] end
-    return { names = names, tensors = tensors }
+    return {names = names, tensors = tensors}
   end
-  local state = { parts = {}, n = 0, names = {}, tensors = {}, used = { __metadata__ = true },
-    open = {}, path = {}, names_path = {} }
+  local state = {parts = {}, n = 0, names = {}, tensors = {}, used = {__metadata__ = true},
+    open = {}, path = {}, names_path = {}}
   put_value(state, value)
-  return { names = state.names, tensors = state.tensors, text = concat(state.parts) }
+  return {names = state.names, tensors = state.tensors, text = concat(state.parts)}
 end
 
 --- Packs a value.
@@ -246,7 +246,7 @@ end
 
 -- ---- unpacking ----
 
-local numbers = { nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge }
+local numbers = {nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge}
 
 -- A 64-bit integer from decimal digits, without loadstring: no text of a file is ever run.
 local function integer(text, signed)

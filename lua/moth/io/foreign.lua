@@ -19,8 +19,8 @@ local foreign = {}
 
 -- Bits of the mantissa, bias, and the meaning of the largest exponent: infinities ("ieee"), a NaN
 -- for all ones ("fn"), or only numbers, with NaN in the place of -0 ("fnuz").
-local SMALL = { F8_E4M3 = { 3, 7, "fn" }, F8_E5M2 = { 2, 15, "ieee" },
-                F8_E4M3FNUZ = { 3, 8, "fnuz" }, F8_E5M2FNUZ = { 2, 16, "fnuz" } }
+local SMALL = {F8_E4M3 = {3, 7, "fn"}, F8_E5M2 = {2, 15, "ieee"},
+               F8_E4M3FNUZ = {3, 8, "fnuz"}, F8_E5M2FNUZ = {2, 16, "fnuz"}}
 
 local function value_of(byte, bits, bias, form)
   local sign = byte >= 128 and -1 or 1
@@ -76,7 +76,7 @@ end
 local function pairs_of(name)
   return function(x, shape)
     if #shape == 8 then return nil, "of 8 dimensions: its pairs need a ninth" end
-    local sizes = { unpack(shape) }
+    local sizes = {unpack(shape)}
     sizes[#sizes + 1] = 2
     return bytes.as(x, name, sizes, 0, "load")
   end
@@ -84,14 +84,14 @@ end
 
 -- Format -> {bytes of an element, dtype after conversion, function}.
 local FORMATS = {
-  U16 = { 2, "int32", unsigned(2, "int32") }, U32 = { 4, "int64", unsigned(4, "int64") },
-  U64 = { 8, "int64", unsigned64 },
-  C32 = { 4, "float16 pairs", pairs_of "float16" },
-  C64 = { 8, "float32 pairs", pairs_of "float32" },
-  C128 = { 16, "float64 pairs", pairs_of "float64" },
-  F8_E8M0 = { 1, "float32", looked_up "F8_E8M0" },
+  U16 = {2, "int32", unsigned(2, "int32")}, U32 = {4, "int64", unsigned(4, "int64")},
+  U64 = {8, "int64", unsigned64},
+  C32 = {4, "float16 pairs", pairs_of "float16"},
+  C64 = {8, "float32 pairs", pairs_of "float32"},
+  C128 = {16, "float64 pairs", pairs_of "float64"},
+  F8_E8M0 = {1, "float32", looked_up "F8_E8M0"},
 }
-for format in pairs(SMALL) do FORMATS[format] = { 1, "float32", looked_up(format) } end
+for format in pairs(SMALL) do FORMATS[format] = {1, "float32", looked_up(format)} end
 
 --- The bytes of an element, or nil for an unknown format.
 function foreign.width(format) return FORMATS[format] and FORMATS[format][1] end
@@ -109,14 +109,14 @@ end
 
 local Unread = {}
 local function refuse(self) errors.raise("this was not loaded: " .. self.what, "E_UNSUPPORTED") end
-function Unread.__index(self) refuse { what = rawget(self, "what") } end
+function Unread.__index(self) refuse {what = rawget(self, "what")} end
 function Unread.__tostring(self) return "<not loaded: " .. rawget(self, "what") .. ">" end
 for name in ("add sub mul div mod pow unm call concat"):gmatch "%S+" do
   Unread["__" .. name] = function(a, b) refuse(getmetatable(a) == Unread and a or b) end
 end
 
 --- The placeholder of a value that cannot be loaded. It prints the reason; any use raises.
-function foreign.unread(what) return setmetatable({ what = what }, Unread) end
+function foreign.unread(what) return setmetatable({what = what}, Unread) end
 
 --- Returns true for such a placeholder.
 function foreign.is_unread(x) return type(x) == "table" and getmetatable(x) == Unread end

@@ -7,25 +7,25 @@ local ARRAY = ": write the arrays with safetensors.numpy.save_file"
 
 -- First bytes (a pattern) -> the format, and the function that reads it instead of moth.load.
 local KINDS = {
-  { "^\137PNG\r\n", "a PNG picture" }, { "^\255\216\255", "a JPEG picture" },
-  { "^GIF8[79]a", "a GIF picture" }, { "^BM....%z%z%z%z", "a BMP picture" },
-  { "^RIFF....WEBP", "a WebP picture" }, { "^RIFF....WAVE", "a WAV sound" },
-  { "^II%*%z", "a TIFF picture" }, { "^MM%z%*", "a TIFF picture" },
-  { "^OggS", "an Ogg sound" }, { "^fLaC", "a FLAC sound" }, { "^ID3", "an MP3 sound" },
-  { "^\147NUMPY", "an array of NumPy" .. ARRAY }, { "^\137HDF\r\n", "an HDF5 file" },
-  { "^PAR1", "a Parquet table" }, { "^ARROW1", "an Arrow table" },
-  { "^%%PDF", "a PDF document" }, { "^SQLite format 3", "an SQLite database" },
-  { "^%z%z[\8-\14][\1-\8]", "an idx file", "moth.data.idx" },
-  { "^\31\139", "compressed by gzip", "gzip -d, or moth.data.idx and csv, which read it" },
-  { "^BZh[1-9]", "compressed by bzip2", "bzip2 -d" },
-  { "^\253" .. "7zXZ", "compressed by xz", "xz -d" }, { "^\40\181\47\253", "compressed by zstd" },
-  { "^7z\188\175", "a 7z archive" }, { "^%z%z%z.ftyp", "a video" },
-  { "^....TFL3", "a model of TensorFlow Lite" }, { "^lmgg", "an old GGML file" },
-  { "^[\8]?[\3-\15]?\18[%z\1-\40][%w.-]*\26", "an ONNX model", "moth.onnx.load" },
-  { "^\8[\3-\15][\18\58]", "an ONNX model", "moth.onnx.load" },
-  { "^#!", "a script" }, { "^<[!?%a]", "HTML or XML: a download page, perhaps" },
-  { "^version https://git%-lfs", "a pointer of Git LFS, not the file itself; git lfs pull" },
-  { "^%[net", "a configuration of Darknet", "moth.darknet.load" },
+  {"^\137PNG\r\n", "a PNG picture"}, {"^\255\216\255", "a JPEG picture"},
+  {"^GIF8[79]a", "a GIF picture"}, {"^BM....%z%z%z%z", "a BMP picture"},
+  {"^RIFF....WEBP", "a WebP picture"}, {"^RIFF....WAVE", "a WAV sound"},
+  {"^II%*%z", "a TIFF picture"}, {"^MM%z%*", "a TIFF picture"},
+  {"^OggS", "an Ogg sound"}, {"^fLaC", "a FLAC sound"}, {"^ID3", "an MP3 sound"},
+  {"^\147NUMPY", "an array of NumPy" .. ARRAY}, {"^\137HDF\r\n", "an HDF5 file"},
+  {"^PAR1", "a Parquet table"}, {"^ARROW1", "an Arrow table"},
+  {"^%%PDF", "a PDF document"}, {"^SQLite format 3", "an SQLite database"},
+  {"^%z%z[\8-\14][\1-\8]", "an idx file", "moth.data.idx"},
+  {"^\31\139", "compressed by gzip", "gzip -d, or moth.data.idx and csv, which read it"},
+  {"^BZh[1-9]", "compressed by bzip2", "bzip2 -d"},
+  {"^\253" .. "7zXZ", "compressed by xz", "xz -d"}, {"^\40\181\47\253", "compressed by zstd"},
+  {"^7z\188\175", "a 7z archive"}, {"^%z%z%z.ftyp", "a video"},
+  {"^....TFL3", "a model of TensorFlow Lite"}, {"^lmgg", "an old GGML file"},
+  {"^[\8]?[\3-\15]?\18[%z\1-\40][%w.-]*\26", "an ONNX model", "moth.onnx.load"},
+  {"^\8[\3-\15][\18\58]", "an ONNX model", "moth.onnx.load"},
+  {"^#!", "a script"}, {"^<[!?%a]", "HTML or XML: a download page, perhaps"},
+  {"^version https://git%-lfs", "a pointer of Git LFS, not the file itself; git lfs pull"},
+  {"^%[net", "a configuration of Darknet", "moth.darknet.load"},
 }
 
 -- A safetensors file begins with the length of a JSON text; the text begins with a brace.
@@ -67,11 +67,11 @@ function magic.reader(start, named_t7)
 end
 
 -- Endings of names whose readers cannot read safetensors.
-local ENDINGS = { npy = "NumPy", npz = "NumPy", pt = "torch.load", pth = "torch.load",
+local ENDINGS = {npy = "NumPy", npz = "NumPy", pt = "torch.load", pth = "torch.load",
   t7 = "Torch7", gguf = "GGUF", onnx = "ONNX", h5 = "HDF5", hdf5 = "HDF5", pkl = "pickles",
   pickle = "pickles", json = "JSON", csv = "tables", png = "pictures", jpg = "pictures",
   jpeg = "pictures", wav = "sounds", zip = "archives", tar = "archives", gz = "archives",
-  txt = "text", mat = "MATLAB", parquet = "tables", weights = "Darknet" }
+  txt = "text", mat = "MATLAB", parquet = "tables", weights = "Darknet"}
 
 --- The program that reads files with this ending and cannot read safetensors; nil if none is
 -- known.

@@ -27,9 +27,9 @@ local STORAGES = { -- the storage classes of PyTorch, by element type
   QInt8Storage = "int8", QUInt8Storage = "uint8", QInt32Storage = "int32",
 }
 -- Dtypes without a storage class, by their names in PyTorch: their formats in foreign.lua.
-local FORMATS = { uint16 = "U16", uint32 = "U32", uint64 = "U64", float8_e4m3fn = "F8_E4M3",
+local FORMATS = {uint16 = "U16", uint32 = "U32", uint64 = "U64", float8_e4m3fn = "F8_E4M3",
   float8_e5m2 = "F8_E5M2", float8_e4m3fnuz = "F8_E4M3FNUZ", float8_e5m2fnuz = "F8_E5M2FNUZ",
-  float8_e8m0fnu = "F8_E8M0", float4_e2m1fn_x2 = "F4" }
+  float8_e8m0fnu = "F8_E8M0", float4_e2m1fn_x2 = "F4"}
 FORMATS.complex32, FORMATS.complex64, FORMATS.complex128 = "C32", "C64", "C128"
 for name in ("qint8 quint8 qint32 quint4x2 quint2x4"):gmatch "%S+" do
   FORMATS[name] = name
@@ -190,7 +190,7 @@ local function global(self, module, name)
     refuse(self, ("names %s, which is code; tensors, dicts, lists, numbers and texts are read: "
       .. "save a state_dict"):format(errors.bare(name)), "E_UNSUPPORTED")
   end
-  push(self, setmetatable({ name = name }, Global))
+  push(self, setmetatable({name = name}, Global))
 end
 
 local function put(self, target, key, value)
@@ -290,7 +290,7 @@ local function complex(self, data, args, size, stride)
   local x = view_of(self, data, args[2], size, stride, 2)
   self:note("a complex tensor is loaded as pairs in a last dimension of 2")
   if type(state) == "table" and state.conj then
-    x = x * require("moth").tensor({ 1, -1 }, { dtype = x.dtype })
+    x = x * require("moth").tensor({1, -1}, {dtype = x.dtype})
   end
   return x
 end
@@ -436,11 +436,11 @@ local steps = {
   ["\135"] = function(self) tuple(self, 3) end,
   t = function(self) push(self, as_kind(self, pop_mark(self), "tuple")) end,
   l = function(self) push(self, as_kind(self, pop_mark(self), "list")) end,
-  a = function(self) append(self, plain(self, { pop(self) })) end,
+  a = function(self) append(self, plain(self, {pop(self)})) end,
   e = function(self) append(self, pop_mark(self)) end,
   s = function(self)
     local value, key = pop(self), pop(self)
-    set_items(self, plain(self, { key, value }))
+    set_items(self, plain(self, {key, value}))
   end,
   u = function(self) set_items(self, pop_mark(self)) end,
   q = function(self) keep(self, unsigned(self, 1)) end,
@@ -492,9 +492,9 @@ end
 -- ---- files ----
 
 local function machine(archive, device)
-  return setmetatable({ archive = archive, at = 1, device = device, stack = {}, top = 0,
+  return setmetatable({archive = archive, at = 1, device = device, stack = {}, top = 0,
     memo = {}, kept = 0, storages = {}, pairs = {}, attributes = {}, built = {}, notes = {},
-    kinds = {} }, Machine)
+    kinds = {}}, Machine)
 end
 
 -- Counts a text about a value that was converted or left out, for a warning.
@@ -503,7 +503,7 @@ function Machine:note(what) self.notes[what] = (self.notes[what] or 0) + 1 end
 -- The value of a pickle.
 local function value_of(self)
   self.stack, self.top, self.memo, self.kept, self.ran = {}, 0, {}, 0, 0
-  return plain(self, { run(self) })[1]
+  return plain(self, {run(self)})[1]
 end
 
 -- Warns of values that were converted or left out.
@@ -556,7 +556,7 @@ function Machine:promise(key, element, count, view)
     refuse(self, ("is broken: its storages would have more than %.0f bytes"):format(
       self.archive.file.size))
   end
-  local data = require("moth").empty(count, { dtype = dtype.by_name[element] })
+  local data = require("moth").empty(count, {dtype = dtype.by_name[element]})
   self.storages[key] = data:to(self.device)
   return self.storages[key]
 end
@@ -575,14 +575,14 @@ local function keep_promises(self, keys)
     end
     lib.poll()
     local at = file:take(data:numel() * data.dtype.itemsize, "a storage")
-    data:copy_(file:tensor(data.dtype.name, { data:numel() }, at))
+    data:copy_(file:tensor(data.dtype.name, {data:numel()}, at))
     left[key] = nil
   end
   if next(left) then refuse(self, "is broken: it ends before its storages do") end
 end
 
 local function read_row(file, device)
-  local self = machine({ file = file }, device)
+  local self = machine({file = file}, device)
   if file:text(#HEAD, "its first pickles") ~= HEAD then
     refuse(self, "is a pickle that torch.save did not write", "E_UNSUPPORTED")
   end

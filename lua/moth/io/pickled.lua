@@ -89,7 +89,7 @@ names("__builtin__.complex builtins.complex", function(self, args)
   if type(args[1]) ~= "number" or type(args[2]) ~= "number" then
     refuse(self, "holds a complex number of something else than numbers")
   end
-  return { args[1], args[2] }
+  return {args[1], args[2]}
 end)
 
 -- Bytes are stored as a text; its code points are the bytes.
@@ -122,18 +122,18 @@ end
 
 -- ---- of NumPy ----
 
-local KINDS = { f8 = "float64", f4 = "float32", f2 = "float16", i8 = "int64", i4 = "int32",
-                i2 = "int16", i1 = "int8", u1 = "uint8", b1 = "bool" }
-local FORMATS = { u2 = "U16", u4 = "U32", u8 = "U64", c8 = "C64", c16 = "C128" } -- of foreign.lua
+local KINDS = {f8 = "float64", f4 = "float32", f2 = "float16", i8 = "int64", i4 = "int32",
+               i2 = "int16", i1 = "int8", u1 = "uint8", b1 = "bool"}
+local FORMATS = {u2 = "U16", u4 = "U32", u8 = "U64", c8 = "C64", c16 = "C128"} -- of foreign.lua
 local Kind, Array = {}, {}
 
 --- Classes that are only values, such as dtypes: the value is the name.
-pickled.names = { ["numpy.ndarray"] = true, ["torch.per_tensor_affine"] = true,
-                  ["torch.per_channel_affine"] = true }
+pickled.names = {["numpy.ndarray"] = true, ["torch.per_tensor_affine"] = true,
+                 ["torch.per_channel_affine"] = true}
 
 builders["numpy.dtype"] = function(self, args)
   if type(args[1]) ~= "string" then refuse(self, "holds a dtype of NumPy without a name") end
-  return setmetatable({ code = args[1], name = KINDS[args[1]], format = FORMATS[args[1]] }, Kind)
+  return setmetatable({code = args[1], name = KINDS[args[1]], format = FORMATS[args[1]]}, Kind)
 end
 
 -- Elements of a dtype from bytes: a tensor, or a placeholder that names the dtype.

@@ -35,7 +35,7 @@ local M = {}
 
 -- ---- between Lua strings and C ----
 
-local anchors = setmetatable({}, { __mode = "k" }) -- C array -> the strings it points into
+local anchors = setmetatable({}, {__mode = "k"}) -- C array -> the strings it points into
 
 -- A C array of texts.
 local function array_of(list)
@@ -51,7 +51,7 @@ local function string_of(text) return ffi.string(text.at, tonumber(text.size)) e
 
 -- Sorted keys and values of the user's metadata with Moth's own.
 local function metadata_of(given, text)
-  local all, keys, values = { [STRUCTURE] = text, format = text == nil and "pt" or nil }, {}, {}
+  local all, keys, values = {[STRUCTURE] = text, format = text == nil and "pt" or nil}, {}, {}
   for key, value in pairs(given or {}) do
     if key == "durable" and type(value) == "boolean" then
       errors.argument("save", "metadata", "strings are needed; durable is a separate argument: "
@@ -94,10 +94,10 @@ M.save = define {
     .. "moth.ones(2), os.tmpname(), {note = 'made by hand'}\n"
     .. "{moth.ones(2), os.tmpname(), durable = false}",
   args = {
-    { "any", "value", "a tensor, a state_dict, or tables of tensors, numbers, strings, booleans" },
-    { "string", "path", "the file to write" },
-    { "map", "metadata", "strings for other readers of the file", optional = true },
-    { "bool", "durable", "wait until the file is on the disk", default = true },
+    {"any", "value", "a tensor, a state_dict, or tables of tensors, numbers, strings, booleans"},
+    {"string", "path", "the file to write"},
+    {"map", "metadata", "strings for other readers of the file", optional = true},
+    {"bool", "durable", "wait until the file is on the disk", default = true},
   },
   order = "moth.save(value, path)",
   run = function(value, path, metadata, durable)
@@ -112,7 +112,7 @@ M.save = define {
     local handles = lib.handles(#tensors + 1)
     for i = 1, #tensors do handles[i - 1] = tensors[i] end
     local keys, values = metadata_of(metadata, packed.text)
-    local status = C.moth_safetensors_save(ctx, array_of { path }, array_of(names), handles,
+    local status = C.moth_safetensors_save(ctx, array_of {path}, array_of(names), handles,
       #names, array_of(keys), array_of(values), #keys, durable and 1 or 0)
     lib.check(status, "save", unpack(tensors, 1, math.min(#tensors, 200)))
   end,
@@ -121,7 +121,7 @@ M.save = define {
 -- ---- an open file ----
 
 local File = {}   -- methods
-local files = setmetatable({}, { __mode = "k" }) -- object -> {handle, shown, tied, metadata, cache}
+local files = setmetatable({}, {__mode = "k"}) -- object -> {handle, shown, tied, metadata, cache}
 
 local function state_of(self, fname)
   local state = files[self]
@@ -184,9 +184,9 @@ local function open(fname, path, mmap, device)
     or C.moth_safetensors_open(ctx, bytes.text_of(path), mmap and 1 or 0, handle), fname)
   handle = lib.adopt(handle, 0)
   C.moth_keep_always(ctx, handle)
-  local state = { fname = fname, handle = handle, argument = memory and "bytes" or "path",
+  local state = {fname = fname, handle = handle, argument = memory and "bytes" or "path",
     shown = memory and path.shown or errors.path(path), device = device, tied = {},
-    cache = setmetatable({}, { __mode = "v" }) }
+    cache = setmetatable({}, {__mode = "v"})}
   state.metadata = read_metadata(state)
   state.index, state.names = read_names(state)
   read_tied(state)
@@ -297,13 +297,13 @@ M.load = define {
   examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
     .. "return path end)(), {device = 'cpu', mmap = false}",
   args = {
-    { "string", "path", "the file to read", optional = true },
-    { "device", "device", "the device of the tensors", default = "cpu" },
-    { "bool", "mmap", "share the file's pages instead of reading it", default = true },
-    { "device", "map_location", "PyTorch's name for device", optional = true },
-    { "bool", "weights_only", "accepted: nothing in a file is ever run", default = true },
-    { "any", "bytes", "a file's bytes, instead of a path: a string, an array, a uint8 tensor",
-      optional = true },
+    {"string", "path", "the file to read", optional = true},
+    {"device", "device", "the device of the tensors", default = "cpu"},
+    {"bool", "mmap", "share the file's pages instead of reading it", default = true},
+    {"device", "map_location", "PyTorch's name for device", optional = true},
+    {"bool", "weights_only", "accepted: nothing in a file is ever run", default = true},
+    {"any", "bytes", "a file's bytes, instead of a path: a string, an array, a uint8 tensor",
+     optional = true},
   },
   run = function(path, device, mmap, map_location, _, given)
     local source = bytes.source(path, given, "load")
@@ -360,8 +360,8 @@ function File.info(self, name)
   if not i then return nil end
   local info = ffi.new "moth_stored"
   lib.check(C.moth_safetensors_at(ctx, state.handle, i, info), "info")
-  return { dtype = ffi.string(info.format), shape = lib.sizes(info),
-           nbytes = tonumber(info.nbytes) }
+  return {dtype = ffi.string(info.format), shape = lib.sizes(info),
+          nbytes = tonumber(info.nbytes)}
 end
 
 --- Closes the file; its tensors stay valid. The garbage collector also closes it.
@@ -389,8 +389,8 @@ M.open = define {
   examples = "(function() local path = os.tmpname(); moth.save({a = moth.ones(2)}, path); "
     .. "return path end)(), {mmap = false}",
   args = {
-    { "string", "path", "the file to read" },
-    { "bool", "mmap", "share the file's pages instead of reading it", default = true },
+    {"string", "path", "the file to read"},
+    {"bool", "mmap", "share the file's pages instead of reading it", default = true},
   },
   run = function(path, mmap)
     local object = setmetatable({}, meta)

@@ -17,9 +17,9 @@ local ops = require("moth.binding.bind").ops
 local t7 = {}
 
 local DEEPEST = 150 -- levels of nested tables
-local TYPES = { Byte = "uint8", Char = "int8", Short = "int16", Int = "int32", Long = "int64",
-                Float = "float32", Double = "float64", Half = "float16" }
-local FUNCTIONS = { [6] = true, [7] = true, [8] = true }
+local TYPES = {Byte = "uint8", Char = "int8", Short = "int16", Int = "int32", Long = "int64",
+               Float = "float32", Double = "float64", Half = "float16"}
+local FUNCTIONS = {[6] = true, [7] = true, [8] = true}
 
 local Reader = {}
 Reader.__index = Reader
@@ -42,7 +42,7 @@ local function read_storage(self, element)
   local kind = dtypes[element]
   local n = count(self, self.file:int(8), kind.itemsize, "elements of a storage")
   local from = self.file:take(n * kind.itemsize, "a storage")
-  return self.file:tensor(element, { n }, from):to(self.device)
+  return self.file:tensor(element, {n}, from):to(self.device)
 end
 
 local function longs(self, n)
@@ -60,7 +60,7 @@ local function read_tensor(self, element)
   local size, stride, offset = longs(self, ndim), longs(self, ndim), self.file:int(8)
   local data = self:value()
   if data == nil or ndim == 0 then
-    return (ops.empty({ 0 }, dtypes[element], self.device))
+    return (ops.empty({0}, dtypes[element], self.device))
   end
   local last, empty, numel = offset - 1, false, 1
   for d = 1, ndim do
@@ -166,7 +166,7 @@ end
 -- @return the value; raises E_IO, E_FORMAT, or E_UNSUPPORTED for functions and unknown objects
 function t7.load(path, fname, device, mmap)
   local file = bytes.open(path, fname, "path", mmap)
-  local self = setmetatable({ file = file, device = device, known = {}, storages = {}, deep = 0 },
+  local self = setmetatable({file = file, device = device, known = {}, storages = {}, deep = 0},
     Reader)
   local value = self:value()
   if file.at ~= file.size then

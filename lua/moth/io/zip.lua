@@ -164,8 +164,8 @@ end
 -- @param mmap   share the file's pages instead of reading it (default true)
 -- @return the archive: `names` in its order, `:length(name)`, `:read(name)`, `:tensor(name, ...)`
 function zip.open(path, fname, mmap)
-  local archive = setmetatable({ entries = {}, names = {},
-    file = files.open(path, fname, "path", mmap) }, Archive)
+  local archive = setmetatable({entries = {}, names = {},
+    file = files.open(path, fname, "path", mmap)}, Archive)
   read_directory(archive)
   return archive
 end

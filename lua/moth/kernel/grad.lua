@@ -33,8 +33,8 @@ errors.user_call(plainly)
 
 -- The derivatives of the function by autograd, at these tensors: a list with holes.
 local function differentiate(p, tensors, grads, needs, create_graph)
-  local results = plainly({ fn = p.kernel.fn, name = p.kernel.name }, p, tensors)
-  local roots, given, inputs, list = {}, {}, {}, { n = #tensors }
+  local results = plainly({fn = p.kernel.fn, name = p.kernel.name}, p, tensors)
+  local roots, given, inputs, list = {}, {}, {}, {n = #tensors}
   for i = 1, results.n do
     if grads[i] and results[i].requires_grad then
       roots[#roots + 1], given[#given + 1] = results[i], grads[i]
@@ -44,8 +44,8 @@ local function differentiate(p, tensors, grads, needs, create_graph)
     if needs[i] and x.requires_grad then inputs[#inputs + 1] = x end
   end
   if #roots == 0 or #inputs == 0 then return list end
-  local out = lib.pack(autograd.grad(roots, inputs, { grad_outputs = given,
-    create_graph = create_graph, allow_unused = true }))
+  local out = lib.pack(autograd.grad(roots, inputs, {grad_outputs = given,
+    create_graph = create_graph, allow_unused = true}))
   local k = 0
   for i, x in ipairs(tensors) do
     if needs[i] and x.requires_grad then
@@ -71,7 +71,7 @@ local function read_backward(p, needs, use)
   local specs, n, values = {}, #p.tensors, nil
   for i, spec in ipairs(p.tensors) do specs[i] = spec end
   for i, dtype in ipairs(p.flows) do
-    specs[n + i] = { dtype = dtype or C.MOTH_F32, zero = p.all_zero }
+    specs[n + i] = {dtype = dtype or C.MOTH_F32, zero = p.all_zero}
   end
   return trace.read(specs, function(inputs)
     local tensors, grads = {}, {}
@@ -81,7 +81,7 @@ local function read_backward(p, needs, use)
       if needs[i] then tensors[i].requires_grad = true end
     end
     local list = trace.in_modes(p, true, function()
-      local results = plainly({ fn = p.kernel.fn, name = p.kernel.name }, p, tensors)
+      local results = plainly({fn = p.kernel.fn, name = p.kernel.name}, p, tensors)
       local roots, given, wanted = {}, {}, {}
       values = results
       for i = 1, results.n do
@@ -94,9 +94,9 @@ local function read_backward(p, needs, use)
       end
       C.moth_trace_backward(ctx)
       C.moth_autocast(ctx, -1)
-      return lib.pack(autograd.grad(roots, wanted, { grad_outputs = given, allow_unused = true }))
+      return lib.pack(autograd.grad(roots, wanted, {grad_outputs = given, allow_unused = true}))
     end)
-    local all, k = { n = n }, 0
+    local all, k = {n = n}, 0
     for i = 1, n do
       if needs[i] then
         k = k + 1
@@ -117,7 +117,7 @@ local function unchanged(p, inputs, values)
   for i, spec in ipairs(p.specs) do
     if spec.from then args[i] = inputs[spec.from]:detach() else args[i] = spec.value end
   end
-  return trace.same_bytes({ p.run(unpack(args, 1, #p.specs)) }, values, p.results)
+  return trace.same_bytes({p.run(unpack(args, 1, #p.specs))}, values, p.results)
 end
 
 -- Checks that all results of a program depend on the incoming gradients: a result that does not is
@@ -187,7 +187,7 @@ end
 
 -- Sums round differently, so compare them with a tolerance.
 local function near(a, b)
-  return (bind.ops.isclose(a, b, { rtol = 0.02, atol = 0.02, equal_nan = true }):all():item())
+  return (bind.ops.isclose(a, b, {rtol = 0.02, atol = 0.02, equal_nan = true}):all():item())
 end
 
 -- Checks that the programs return the values of autograd for the traced tensors; with a tolerance
@@ -196,7 +196,7 @@ local function agree_all(programs, reading, summed)
   local args = {}
   for i, x in ipairs(reading.inputs) do args[i] = x:detach() end
   for _, q in ipairs(programs) do
-    local results, wanted = { q.run(args) }, {}
+    local results, wanted = {q.run(args)}, {}
     for k, i in ipairs(q.inputs) do wanted[k] = reading.results[i] end
     if results[1] == FAILED then return false end
     if summed then
@@ -343,7 +343,7 @@ function M.compile_tie(p)
   local n = #p.tensors
   local text = format(TIE, concat(args, ", "), concat(fill, "\n"), n, p.results, n, n, n)
   return assert(lib.loadstring(text, "=[moth.kernel]"))(C, ctx, lib.handles(n),
-    lib.handles(p.results), autograd.nodes, Node, { program = p }, places, flows, p.kernel.name,
+    lib.handles(p.results), autograd.nodes, Node, {program = p}, places, flows, p.kernel.name,
     ffi.new "uint64_t[1]", function(st) errors.status(st, p.kernel.name) end, tonumber,
     direct, FRESH)
 end

@@ -29,7 +29,7 @@ local M = {}
 local MOST_ARGS, MOST_RESULTS = 8, 4
 local MOST_READ = 32 -- programs of one kernel; further kinds run the plain function
 
-local Kernel = { __name = "kernel" }
+local Kernel = {__name = "kernel"}
 
 -- ---- tracing the function at its first call ----
 
@@ -40,11 +40,11 @@ local function describe_args(self, n, ...)
     local kind = type(v)
     if istensor(v) then
       local info = lib.inspect(v, self.name, self.params[i])
-      local spec = { dtype = info.dtype, zero = info.ndim == 0, from = #tensors + 1,
-                     device = info.device > 0 and v.device }
+      local spec = {dtype = info.dtype, zero = info.ndim == 0, from = #tensors + 1,
+                    device = info.device > 0 and v.device}
       specs[i], tensors[spec.from] = spec, spec
     elseif kind == "number" or kind == "boolean" or kind == "string" or kind == "nil" then
-      specs[i] = { value = v }
+      specs[i] = {value = v}
     else
       errors.argument(self.name, self.params[i], "a tensor, number, boolean or string is needed, "
         .. "got " .. errors.describe(v), "E_TYPE")
@@ -98,9 +98,9 @@ local OTHER_SHAPES = "; a kernel's function is traced with small tensors of othe
 -- The program for arguments of these kinds, or a marker that the plain function runs.
 local function make(self, n, ...)
   local specs, tensors = describe_args(self, n, ...)
-  local p = { kernel = self, specs = specs, tensors = tensors, backwards = {},
-              autocast = C.moth_autocast(ctx, -2), default = C.moth_default_dtype(ctx, -1),
-              flows = {}, differs = false, all_zero = true }
+  local p = {kernel = self, specs = specs, tensors = tensors, backwards = {},
+             autocast = C.moth_autocast(ctx, -2), default = C.moth_default_dtype(ctx, -1),
+             flows = {}, differs = false, all_zero = true}
   if self.nread >= MOST_READ then
     warn(self, "it was traced for " .. MOST_READ .. " kinds of arguments; pass a number that "
       .. "differs at each call as a tensor of one element, moth.tensor(x)")
@@ -114,13 +114,13 @@ local function make(self, n, ...)
   end
   p.summed = p.some_zero and not p.all_zero
   local q, why
-  local call = { fn = self.fn, name = self.name }
+  local call = {fn = self.fn, name = self.name}
   local ok, problem = pcall(read_forward, self, p, call, function(reading)
     q, why = program.new(reading, tensors, reading.wanted)
     if not q then return end
     q.inputs, q.run = {}, program.compile(q, nil, failing)
     for k = 1, q.results do q.inputs[k] = k end
-    if not agree_all({ q }, reading) then
+    if not agree_all({q}, reading) then
       q, why = nil, "its results would differ from the function's"
       return
     end
@@ -221,7 +221,7 @@ errors.user_call(M.call_plain)
 
 --- The function itself.
 function M.run_plain(self, ...)
-  local call = { fn = self.fn, name = self.name }
+  local call = {fn = self.fn, name = self.name}
   return M.call_plain(call, ...)
 end
 
@@ -314,7 +314,7 @@ function Kernel:__tostring()
       line = line .. ": op by op"
     else
       local q = p.program
-      line = line .. " -> " .. named({ unpack(q.dtypes, 1, q.results) }) .. ": "
+      line = line .. " -> " .. named({unpack(q.dtypes, 1, q.results)}) .. ": "
         .. concat(q.names, ", ") .. format("; %d read, %d between, %d written",
           #q.uses + #q.constants, q.between, q.results)
     end
@@ -325,17 +325,17 @@ function Kernel:__tostring()
 end
 
 local parse = define.signature("kernel", {
-  { "function", "fn", "a function of elements: tensors and numbers in, 1 to 4 tensors out" },
+  {"function", "fn", "a function of elements: tensors and numbers in, 1 to 4 tensors out"},
 })
 
 -- The help text of a kernel.
 local function read_signature(record)
   local args, any = {}, require("moth.binding.kinds").find "any"
   for i, name in ipairs(record.params) do
-    args[i] = { name = name, kind = "any", row = any, required = true, fallback = "", doc = "" }
+    args[i] = {name = name, kind = "any", row = any, required = true, fallback = "", doc = ""}
   end
-  return { name = record.name, args = args, doc = "A kernel: one pass over its arguments.",
-           examples = "", outputs = {}, lua = true, method = false, file = record.file }
+  return {name = record.name, args = args, doc = "A kernel: one pass over its arguments.",
+          examples = "", outputs = {}, lua = true, method = false, file = record.file}
 end
 
 --- Compiles an elementwise function to one pass over memory, on the CPU and on the GPU.
@@ -384,15 +384,15 @@ function M.kernel(...)
   local params = {}
   for i = 1, info.nparams do params[i] = debug.getlocal(fn, i) end
   local name = info.short_src:match("[^/\\]+$") .. ":" .. info.linedefined
-  local self = { fn = fn, name = "kernel of " .. name, params = params, programs = {}, lists = {},
-                 nread = 0, warned = false, read = {} }
+  local self = {fn = fn, name = "kernel of " .. name, params = params, programs = {}, lists = {},
+                nread = 0, warned = false, read = {}}
   local call = written(self)
   local meta = {}
   for key, value in pairs(Kernel) do meta[key] = value end
   meta.__call = call
   setmetatable(self, meta)
-  bind.register(self, { name = self.name, params = params, read = read_signature,
-                        file = info.source:gsub("^@", "") })
+  bind.register(self, {name = self.name, params = params, read = read_signature,
+                       file = info.source:gsub("^@", "")})
   return self
 end
 

@@ -107,8 +107,8 @@ function program.new(reading, specs, wanted)
     needed[targets[i]] = true
   end
   local steps = living(reading.steps, needed)
-  local p = { uses = {}, constants = {}, names = {}, dtypes = {}, results = #wanted, between = 0,
-              depends = {} }
+  local p = {uses = {}, constants = {}, names = {}, dtypes = {}, results = #wanted, between = 0,
+             depends = {}}
   local place = gather_inputs(reading, needed, p)
   local nin = #p.uses + #p.constants
   local dtype_of, given = {}, {}
@@ -127,8 +127,8 @@ function program.new(reading, specs, wanted)
       place[v] = nin + i - 1
     else -- an input, a constant, or an earlier result
       local copy = -i
-      steps[#steps + 1] = { name = "convert", code = CONVERT, dtype = dtype_of[v],
-        values = { copy, v }, dtypes = { dtype_of[v], dtype_of[v] }, numbers = { 0, 0, 0 } }
+      steps[#steps + 1] = {name = "convert", code = CONVERT, dtype = dtype_of[v],
+        values = {copy, v}, dtypes = {dtype_of[v], dtype_of[v]}, numbers = {0, 0, 0}}
       place[copy] = nin + i - 1
     end
   end
@@ -167,7 +167,7 @@ return function(%s)
 %s
 end]]
 
-local state = { calls = 0 }
+local state = {calls = 0}
 
 --- Copies the constants of a program to its device.
 -- @param device  a device, or nil for the CPU
@@ -186,7 +186,7 @@ local function slots_of(p)
   for i, v in ipairs(p.words) do words[i - 1] = v end
   for i, v in ipairs(p.dtypes) do codes[i - 1] = v end
   for i, v in ipairs(p.numbers) do numbers[i - 1] = v end
-  p.at, p.keep = lib.handles(nin), { words, codes, numbers }
+  p.at, p.keep = lib.handles(nin), {words, codes, numbers}
   for i, x in ipairs(p.constants) do p.at[#p.uses + i - 1] = x end
   local function list(name, pointer, n)
     local k = fused.args[fused.index[name]].slot

@@ -25,7 +25,7 @@ local F16 = C.MOTH_F16 -- the first floating-point dtype
 
 -- ---- sample arguments ----
 
-local SHAPES = { { 5, 7 }, { 2 }, { 3, 2, 4 } }
+local SHAPES = {{5, 7}, {2}, {3, 2, 4}}
 
 -- A tensor of different values on both sides of 0; tensors with different `turn` differ.
 local function sample_tensor(dtype, shape, turn)
@@ -72,8 +72,8 @@ end
 local function logged_steps()
   local list, step = {}, ffi.new "moth_traced"
   while C.moth_trace_step(ctx, #list, step) == 1 do
-    local s = { name = ffi.string(step.name), code = step["function"], dtype = step.dtype,
-                values = {}, dtypes = {}, numbers = {} }
+    local s = {name = ffi.string(step.name), code = step["function"], dtype = step.dtype,
+               values = {}, dtypes = {}, numbers = {}}
     for k = 1, step.nvalues do
       s.values[k], s.dtypes[k] = step.value[k - 1], step.dtypes[k - 1]
     end
@@ -96,7 +96,7 @@ local function logged_constants(steps, wanted)
     end
     lib.adopt(h, 0)
     C.moth_keep_always(ctx, h)
-    found[v] = { tensor = h, dtype = lib.inspect(h).dtype, bytes = bytes_of(h) }
+    found[v] = {tensor = h, dtype = lib.inspect(h).dtype, bytes = bytes_of(h)}
   end
   for _, s in ipairs(steps) do
     for k = 2, #s.values do look(s.values[k]) end
@@ -111,8 +111,8 @@ end
 local function text_of(reading)
   local parts = {}
   for _, s in ipairs(reading.steps) do
-    parts[#parts + 1] = concat({ s.code, s.dtype, concat(s.values, " "), concat(s.dtypes, " "),
-      ("%.17g %.17g %.17g"):format(unpack(s.numbers)) }, ",")
+    parts[#parts + 1] = concat({s.code, s.dtype, concat(s.values, " "), concat(s.dtypes, " "),
+      ("%.17g %.17g %.17g"):format(unpack(s.numbers))}, ",")
     for k = 2, #s.values do
       local c = reading.constants[s.values[k]]
       if c then parts[#parts + 1] = c.dtype .. ":" .. c.bytes end
@@ -127,7 +127,7 @@ end
 local function read(specs, shape, turn, body, use)
   lib.check(C.moth_trace_begin(ctx), "kernel")
   trace.reading = true
-  local reading = { ninputs = #specs, inputs = {}, dtypes = {}, wanted = {} }
+  local reading = {ninputs = #specs, inputs = {}, dtypes = {}, wanted = {}}
   local ok, problem = errors.unyielding("a kernel's function", function()
     local handles = lib.handles(math.max(#specs, 1))
     for i, spec in ipairs(specs) do

@@ -76,17 +76,17 @@ return {
       .. "moth.rand(4), "
       .. "stride = 2, padding = 1, dilation = 2, mask = moth.rand(1, 8, 3, 3)}",
     args = {
-      { "tensor", "input", "images, (N, C, H, W)" },
-      { "tensor", "offset", "(N, groups of offsets * kH * kW * 2, height, width): down and "
-        .. "right, for "
-        .. "each point of the kernel" },
-      { "tensor", "weight", "(out, C / groups, kH, kW)" },
-      { "tensor", "bias", "(out)", optional = true },
-      { "int2", "stride", "step of the kernel", default = 1 },
-      { "int2", "padding", "border of zeros", default = 0 },
-      { "int2", "dilation", "step between points of the kernel",
-        default = 1 },
-      { "tensor", "mask", "(N, groups of offsets * kH * kW, height, width)", optional = true },
+      {"tensor", "input", "images, (N, C, H, W)"},
+      {"tensor", "offset", "(N, groups of offsets * kH * kW * 2, height, width): down and "
+       .. "right, for "
+       .. "each point of the kernel"},
+      {"tensor", "weight", "(out, C / groups, kH, kW)"},
+      {"tensor", "bias", "(out)", optional = true},
+      {"int2", "stride", "step of the kernel", default = 1},
+      {"int2", "padding", "border of zeros", default = 0},
+      {"int2", "dilation", "step between points of the kernel",
+       default = 1},
+      {"tensor", "mask", "(N, groups of offsets * kH * kW, height, width)", optional = true},
     },
     run = function(input, offset, weight, bias, stride, padding, dilation, mask)
       stride, padding = sample.sizes(stride), sample.sizes(padding)

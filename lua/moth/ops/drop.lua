@@ -8,8 +8,8 @@ local errors = require "moth.error"
 local ops = bind.ops
 local drop = {}
 
-local INPUT = { "tensor", "input", "(N, ...)" }
-local TRAINING = { "bool", "training", "is anything dropped?", default = true }
+local INPUT = {"tensor", "input", "(N, ...)"}
+local TRAINING = {"bool", "training", "is anything dropped?", default = true}
 
 local function check_share(fname, p)
   if p >= 0 and p <= 1 then return end
@@ -23,9 +23,9 @@ drop.stochastic_depth = define {
     .. "probability p; "
     .. "the rest is divided by 1 - p.",
   examples = "moth.rand(4, 2), 0.5, 'row'\nmoth.rand(4, 2), 0.5, 'batch', {training = false}",
-  args = { INPUT, { "float", "p", "probability of a drop" },
-           { "enum", "mode", "the dropped unit", choices = { "batch", "row" }, required = true },
-           TRAINING },
+  args = {INPUT, {"float", "p", "probability of a drop"},
+          {"enum", "mode", "the dropped unit", choices = {"batch", "row"}, required = true},
+          TRAINING},
   run = function(input, p, mode, training)
     check_share("stochastic_depth", p)
     if not training or p == 0 then return input end
@@ -48,11 +48,11 @@ local function blocks(n)
     doc = "Sets blocks of neighbouring elements to 0, a share p of all; the rest is scaled.",
     examples = example .. "\n" .. example .. ", {inplace = true, eps = 1e-5, training = false}",
     args = {
-      { "tensor", "input", shape },
-      { "float", "p", "share of elements that are dropped" },
-      { "int", "block_size", "length of a block's sides, odd" },
-      { "bool", "inplace", "write into the input?", default = false },
-      { "float", "eps", "keeps the scale finite", default = 1e-6 },
+      {"tensor", "input", shape},
+      {"float", "p", "share of elements that are dropped"},
+      {"int", "block_size", "length of a block's sides, odd"},
+      {"bool", "inplace", "write into the input?", default = false},
+      {"float", "eps", "keeps the scale finite", default = 1e-6},
       TRAINING,
     },
     run = function(input, p, block, inplace, eps, training)
@@ -61,7 +61,7 @@ local function blocks(n)
         errors.refuse(fname, "input", shape .. " is needed", input, "E_SHAPE")
       end
       if not training or p == 0 then return input end
-      local size, whole, inner = { input:size(1), input:size(2) }, 1, 1
+      local size, whole, inner = {input:size(1), input:size(2)}, 1, 1
       for i = 3, n + 2 do block = math.min(block, input:size(i)) end
       if block < 1 or block % 2 == 0 then
         errors.argument(fname, "block_size", "an odd number from 1 is needed, got " .. block,

@@ -44,13 +44,13 @@ local function reduced(loss, reduction)
   return reduction == "sum" and loss:sum() or loss
 end
 
-local BOXES = { "tensor", "boxes", "corners x1, y1, x2, y2: (N, 4)" }
-local A = { "tensor", "boxes1", "corners x1, y1, x2, y2: (N, 4)" }
-local B = { "tensor", "boxes2", "corners x1, y1, x2, y2: (M, 4)" }
-local PAIR = { "tensor", "boxes2", "as many boxes as boxes1" }
-local REDUCTION = { "enum", "reduction", "reduction of the boxes' losses",
-                    choices = { "none", "mean", "sum" } }
-local EPS = { "float", "eps", "avoids a division by 0 for empty boxes", default = 1e-7 }
+local BOXES = {"tensor", "boxes", "corners x1, y1, x2, y2: (N, 4)"}
+local A = {"tensor", "boxes1", "corners x1, y1, x2, y2: (N, 4)"}
+local B = {"tensor", "boxes2", "corners x1, y1, x2, y2: (M, 4)"}
+local PAIR = {"tensor", "boxes2", "as many boxes as boxes1"}
+local REDUCTION = {"enum", "reduction", "reduction of the boxes' losses",
+                   choices = {"none", "mean", "sum"}}
+local EPS = {"float", "eps", "avoids a division by 0 for empty boxes", default = 1e-7}
 
 -- ---- boxes ----
 
@@ -59,7 +59,7 @@ M.box_area = define {
   name = "box_area",
   doc = "The area of boxes.",
   examples = "moth.tensor{{0, 0, 2, 3}, {1, 1, 2, 2.5}}",
-  args = { BOXES },
+  args = {BOXES},
   scoped = true,
   run = function(boxes)
     local s = sides("box_area", "boxes", wide(boxes))
@@ -67,7 +67,7 @@ M.box_area = define {
   end,
 }
 
-local FORMATS = { "xyxy", "xywh", "cxcywh" }
+local FORMATS = {"xyxy", "xywh", "cxcywh"}
 
 --- moth.ops.box_convert(boxes, in_fmt, out_fmt): converts between corners, corner and size, and
 -- centre and size.
@@ -78,9 +78,9 @@ M.box_convert = define {
   examples = "moth.tensor{{1, 1, 2, 3}}, 'xywh', 'xyxy'\n"
     .. "moth.tensor{{1, 1, 2, 3}}, {in_fmt = 'xyxy', out_fmt = 'cxcywh'}",
   args = {
-    { "tensor", "boxes", "four numbers each: (..., 4)" },
-    { "enum", "in_fmt", "the present format", choices = FORMATS, required = true },
-    { "enum", "out_fmt", "the new format", choices = FORMATS, required = true },
+    {"tensor", "boxes", "four numbers each: (..., 4)"},
+    {"enum", "in_fmt", "the present format", choices = FORMATS, required = true},
+    {"enum", "out_fmt", "the new format", choices = FORMATS, required = true},
   },
   scoped = true,
   run = function(boxes, from, to)
@@ -91,7 +91,7 @@ M.box_convert = define {
     elseif from == "cxcywh" then a, b, c, d = a - c / 2, b - d / 2, a + c / 2, b + d / 2 end
     if to == "xywh" then c, d = c - a, d - b
     elseif to == "cxcywh" then a, b, c, d = (a + c) / 2, (b + d) / 2, c - a, d - b end
-    return (ops.stack({ a, b, c, d }, -1))
+    return (ops.stack({a, b, c, d}, -1))
   end,
 }
 
@@ -100,8 +100,8 @@ M.clip_boxes_to_image = define {
   name = "clip_boxes_to_image",
   doc = "Clips boxes to an image.",
   examples = "moth.tensor{{-1, 2, 5, 9}}, {4, 4}",
-  args = { { "tensor", "boxes", "corners x1, y1, x2, y2: (..., 4)" },
-           { "shape", "size", "height and width of the image" } },
+  args = {{"tensor", "boxes", "corners x1, y1, x2, y2: (..., 4)"},
+          {"shape", "size", "height and width of the image"}},
   scoped = true,
   run = function(boxes, size)
     if #size ~= 2 then
@@ -121,7 +121,7 @@ M.remove_small_boxes = define {
   doc = "The positions of boxes with at least that width and height.",
   examples = "moth.tensor{{0, 0, 2, 3}, {1, 1, 1.5, 2.5}}, 1",
   outputs = "positions",
-  args = { BOXES, { "float", "min_size", "the least width and height" } },
+  args = {BOXES, {"float", "min_size", "the least width and height"}},
   scoped = true,
   run = function(boxes, least)
     local s = sides("remove_small_boxes", "boxes", boxes, true)
@@ -155,7 +155,7 @@ M.box_iou = define {
   name = "box_iou",
   doc = "The intersection over union of all pairs of boxes.",
   examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {0, 0, 2, 1}}",
-  args = { A, B },
+  args = {A, B},
   scoped = true,
   run = function(boxes1, boxes2)
     local both, all = all_overlaps("box_iou", boxes1, boxes2)
@@ -168,7 +168,7 @@ M.generalized_box_iou = define {
   name = "generalized_box_iou",
   doc = "box_iou, minus the uncovered fraction of the enclosing box.",
   examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {4, 4, 5, 5}}",
-  args = { A, B },
+  args = {A, B},
   scoped = true,
   run = function(boxes1, boxes2)
     local both, all, w, h = all_overlaps("generalized_box_iou", boxes1, boxes2)
@@ -196,7 +196,7 @@ local function pairwise(name, doc, more)
     name = name, doc = doc,
     examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {4, 4, 5, 5}}\n"
       .. "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}}, {eps = 1e-6}",
-    args = { A, B, EPS },
+    args = {A, B, EPS},
     scoped = true,
     run = function(boxes1, boxes2, eps)
       local a = sides(name, "boxes1", float(boxes1), true)
@@ -228,14 +228,14 @@ M.masks_to_boxes = define {
     .. "for an empty mask 0, 0, 0, 0.",
   examples = "moth.tensor{{{0, 1, 1}, {0, 0, 1}}}",
   outputs = "boxes",
-  args = { { "tensor", "masks", "(N, H, W): 0 or false outside" } },
+  args = {{"tensor", "masks", "(N, H, W): 0 or false outside"}},
   scoped = true,
   run = function(masks)
     if masks:dim() ~= 3 then
       errors.refuse("masks_to_boxes", "masks", "(N, H, W) is needed", masks, "E_SHAPE")
     end
     if masks:numel() == 0 then
-      return (ops.zeros({ 0, 4 }, dtype.by_name.float32, masks.device))
+      return (ops.zeros({0, 4}, dtype.by_name.float32, masks.device))
     end
     local mask = masks:ne(0)
     local function ends(some) -- (N, size)
@@ -244,7 +244,7 @@ M.masks_to_boxes = define {
     end
     local top, bottom = ends(mask:any(3))
     local left, right = ends(mask:any(2))
-    local boxes = ops.stack({ left, top, right, bottom }, 2)
+    local boxes = ops.stack({left, top, right, bottom}, 2)
     return (boxes * mask:flatten(2):any(2, true):float())
   end,
 }
@@ -259,7 +259,7 @@ local function box_loss(name, doc, more)
     name = name,
     doc = doc,
     examples = ITEMS .. "\n" .. ITEMS .. ", {reduction = 'mean', eps = 1e-6}",
-    args = { A, PAIR, REDUCTION, EPS },
+    args = {A, PAIR, REDUCTION, EPS},
     scoped = true,
     run = function(boxes1, boxes2, reduction, eps)
       local a = sides(name, "boxes1", float(boxes1))
@@ -302,11 +302,11 @@ M.sigmoid_focal_loss = define {
   examples = "moth.randn(2, 3), moth.tensor{{0, 1, 1}, {1, 0, 0}}\n"
     .. "moth.randn(3), moth.tensor{0, 1, 1}, {alpha = -1, gamma = 1, reduction = 'sum'}",
   args = {
-    { "tensor", "inputs", "scores before sigmoid, any shape" },
-    { "tensor", "targets", "1 for positive elements, 0 for negative ones: the same shape" },
-    { "float", "alpha", "weight of positive elements; negative ones have 1 - alpha; -1: none",
-      default = 0.25 },
-    { "float", "gamma", "how little", default = 2 },
+    {"tensor", "inputs", "scores before sigmoid, any shape"},
+    {"tensor", "targets", "1 for positive elements, 0 for negative ones: the same shape"},
+    {"float", "alpha", "weight of positive elements; negative ones have 1 - alpha; -1: none",
+     default = 0.25},
+    {"float", "gamma", "how little", default = 2},
     REDUCTION,
   },
   scoped = true,
@@ -320,7 +320,7 @@ M.sigmoid_focal_loss = define {
         errors.describe(inputs), errors.describe(targets)), "E_SHAPE")
     end
     local p = inputs:sigmoid()
-    local loss = ops.binary_cross_entropy_with_logits(inputs, targets, { reduction = "none" })
+    local loss = ops.binary_cross_entropy_with_logits(inputs, targets, {reduction = "none"})
     loss = loss * (1 - p * targets - (1 - p) * (1 - targets)) ^ gamma
     if alpha >= 0 then loss = loss * (targets * (2 * alpha - 1) + (1 - alpha)) end
     return (reduced(loss, reduction))
@@ -347,9 +347,9 @@ local function suppress(fname, boxes, scores, idxs, threshold)
   return (order:masked_select(kept[fname](boxes, threshold, idxs)))
 end
 
-local SCORES = { "tensor", "scores", "score of each box, (N)" }
-local THRESHOLD = { "float", "iou_threshold",
-                    "a box with a larger overlap with a better box is dropped" }
+local SCORES = {"tensor", "scores", "score of each box, (N)"}
+local THRESHOLD = {"float", "iou_threshold",
+                   "a box with a larger overlap with a better box is dropped"}
 
 --- moth.ops.nms(boxes, scores, iou_threshold): positions of the kept boxes, from 1, the highest
 -- score first; equal on every device. Greedy non-maximum suppression.
@@ -359,7 +359,7 @@ M.nms = define {
   examples = "moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 1.5}, {3, 3, 4, 4}}, "
     .. "moth.tensor{0.5, 0.9, 0.3}, 0.5",
   outputs = "positions",
-  args = { BOXES, SCORES, THRESHOLD },
+  args = {BOXES, SCORES, THRESHOLD},
   scoped = true,
   run = function(boxes, scores, threshold)
     return (suppress("nms", boxes, scores, nil, threshold))
@@ -373,8 +373,8 @@ M.batched_nms = define {
   examples = "moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 1.5}, {0, 0, 2, 1.7}}, "
     .. "moth.tensor{0.5, 0.9, 0.3}, moth.tensor{1LL, 2LL, 1LL}, 0.5",
   outputs = "positions",
-  args = { BOXES, SCORES, { "tensor", "idxs", "integers, (N): the class, or image, of each" },
-           THRESHOLD },
+  args = {BOXES, SCORES, {"tensor", "idxs", "integers, (N): the class, or image, of each"},
+          THRESHOLD},
   scoped = true,
   run = function(boxes, scores, idxs, threshold)
     local whole = not idxs:is_floating_point() and idxs.dtype ~= dtype.by_name.bool

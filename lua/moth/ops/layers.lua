@@ -38,48 +38,48 @@ end
 
 -- ---- roi layers and regularization ----
 
-local SIZE = { "int2", "output_size", "height and width of the result", bounds = { 1 } }
-local SCALE = { "float", "spatial_scale", "factor of the coordinates" }
-local RATIO = { "int", "sampling_ratio", "points for each side of a cell" }
+local SIZE = {"int2", "output_size", "height and width of the result", bounds = {1}}
+local SCALE = {"float", "spatial_scale", "factor of the coordinates"}
+local RATIO = {"int", "sampling_ratio", "points for each side of a cell"}
 
-simple("RoIAlign", { SIZE, SCALE, RATIO,
-  { "bool", "aligned", "are coordinates shifted by half an element?", default = false } },
+simple("RoIAlign", {SIZE, SCALE, RATIO,
+  {"bool", "aligned", "are coordinates shifted by half an element?", default = false}},
   function(self, input, rois)
     return (ops.roi_align(input, rois, self.output_size, self.spatial_scale, self.sampling_ratio,
       self.aligned))
   end)
 
-simple("RoIPool", { SIZE, SCALE }, function(self, input, rois)
+simple("RoIPool", {SIZE, SCALE}, function(self, input, rois)
   return (ops.roi_pool(input, rois, self.output_size, self.spatial_scale))
 end)
 
-simple("PSRoIAlign", { SIZE, SCALE, RATIO }, function(self, input, rois)
+simple("PSRoIAlign", {SIZE, SCALE, RATIO}, function(self, input, rois)
   return (ops.ps_roi_align(input, rois, self.output_size, self.spatial_scale, self.sampling_ratio))
 end)
 
-simple("PSRoIPool", { SIZE, SCALE }, function(self, input, rois)
+simple("PSRoIPool", {SIZE, SCALE}, function(self, input, rois)
   return (ops.ps_roi_pool(input, rois, self.output_size, self.spatial_scale))
 end)
 
-simple("StochasticDepth", { { "float", "p", "probability of a drop", bounds = { 0, 1 } },
-  { "enum", "mode", "the unit that is dropped", choices = { "batch", "row" }, required = true } },
+simple("StochasticDepth", {{"float", "p", "probability of a drop", bounds = {0, 1}},
+  {"enum", "mode", "the unit that is dropped", choices = {"batch", "row"}, required = true}},
   function(self, input)
     return (ops.stochastic_depth(input, self.p, self.mode, self.training))
   end)
 
 for n = 2, 3 do
   simple("DropBlock" .. n .. "d", {
-    { "float", "p", "share of elements that are dropped", bounds = { 0, 1 } },
-    { "int", "block_size", "length of a block's sides, odd", bounds = { 1 } },
-    { "bool", "inplace", "write into the input?", default = false },
-    { "float", "eps", "keeps the scale finite", default = 1e-6 },
+    {"float", "p", "share of elements that are dropped", bounds = {0, 1}},
+    {"int", "block_size", "length of a block's sides, odd", bounds = {1}},
+    {"bool", "inplace", "write into the input?", default = false},
+    {"float", "eps", "keeps the scale finite", default = 1e-6},
   }, function(self, input)
     return (ops["drop_block" .. n .. "d"](input, self.p, self.block_size, self.inplace, self.eps,
       self.training))
   end)
 end
 
-simple("Permute", { { "dims", "dims", "the order of the dims" } }, function(self, input)
+simple("Permute", {{"dims", "dims", "the order of the dims"}}, function(self, input)
   return (tensor_ops.permute(input, self.dims))
 end)
 
@@ -89,19 +89,19 @@ local DeformConv2d = class("DeformConv2d", Module)
 layers.DeformConv2d = DeformConv2d
 
 DeformConv2d.signature = define.signature("DeformConv2d", {
-  { "int", "in_channels", "channels of the input" },
-  { "int", "out_channels", "channels of the result" },
-  { "int2", "kernel_size", "height and width of the kernel", bounds = { 1 } },
-  { "int2", "stride", "step of the kernel", default = 1, bounds = { 1 } },
-  { "int2", "padding", "border of zeros", default = 0, bounds = { 0 } },
-  { "int2", "dilation", "step between points of the kernel", default = 1, bounds = { 1 } },
-  { "int", "groups", "groups of channels", default = 1 },
-  { "bool", "bias", "add a bias?", default = true },
+  {"int", "in_channels", "channels of the input"},
+  {"int", "out_channels", "channels of the result"},
+  {"int2", "kernel_size", "height and width of the kernel", bounds = {1}},
+  {"int2", "stride", "step of the kernel", default = 1, bounds = {1}},
+  {"int2", "padding", "border of zeros", default = 0, bounds = {0}},
+  {"int2", "dilation", "step between points of the kernel", default = 1, bounds = {1}},
+  {"int", "groups", "groups of channels", default = 1},
+  {"bool", "bias", "add a bias?", default = true},
 })
 
 function DeformConv2d:init(in_channels, out_channels, kernel, stride, padding, dilation, groups,
                            bias)
-  for name, n in pairs { in_channels = in_channels, out_channels = out_channels } do
+  for name, n in pairs {in_channels = in_channels, out_channels = out_channels} do
     if groups < 1 or n % groups ~= 0 then
       errors.argument("DeformConv2d", name, ("a multiple of groups (%d) is needed, got %d"):format(
         groups, n), "E_SHAPE")
@@ -142,8 +142,8 @@ local FrozenBatchNorm2d = class("FrozenBatchNorm2d", Module)
 layers.FrozenBatchNorm2d = FrozenBatchNorm2d
 
 FrozenBatchNorm2d.signature = define.signature("FrozenBatchNorm2d", {
-  { "int", "num_features", "channels, C" },
-  { "float", "eps", "added to the variance", default = 1e-5 },
+  {"int", "num_features", "channels, C"},
+  {"float", "eps", "added to the variance", default = 1e-5},
 })
 
 --- BatchNorm2d whose statistics and factors are constant buffers.
@@ -156,7 +156,7 @@ function FrozenBatchNorm2d:init(num_features, eps)
   self.running_var = nn.Buffer(moth.ones(num_features))
 end
 
-FrozenBatchNorm2d._ignored_keys = { "num_batches_tracked" } -- of a BatchNorm2d's state_dict
+FrozenBatchNorm2d._ignored_keys = {"num_batches_tracked"} -- of a BatchNorm2d's state_dict
 
 function FrozenBatchNorm2d:forward(x)
   local scale = self.weight * (self.running_var + self.eps):rsqrt()
@@ -184,13 +184,13 @@ end
 
 local function make_activation(maker, inplace)
   if inplace == nil then return maker() end
-  return maker { inplace = inplace }
+  return maker {inplace = inplace}
 end
 
-local NORM = { "any", "norm_layer", "class of the normalization, default: BatchNorm; moth.none: "
-  .. "none", optional = true, default = false }
-local ACTIVATION = { "any", "activation_layer", "class of the activation, ReLU when absent; "
-  .. "moth.none: none", optional = true, default = false }
+local NORM = {"any", "norm_layer", "class of the normalization, default: BatchNorm; moth.none: "
+  .. "none", optional = true, default = false}
+local ACTIVATION = {"any", "activation_layer", "class of the activation, ReLU when absent; "
+  .. "moth.none: none", optional = true, default = false}
 
 -- The padding that keeps the size, for each side.
 local function same_padding(kernel, dilation)
@@ -204,18 +204,18 @@ for n = 2, 3 do
   local Block = class(name, nn.Sequential)
   layers[name] = Block
   Block.signature = define.signature(name, {
-    { "int", "in_channels", "channels of the input" },
-    { "int", "out_channels", "channels of the result" },
-    { sides, "kernel_size", "sizes of the kernel", default = 3 },
-    { sides, "stride", "step of the kernel", default = 1 },
-    { sides, "padding", "padding; the default keeps the size", optional = true },
-    { "int", "groups", "groups of channels", default = 1 },
+    {"int", "in_channels", "channels of the input"},
+    {"int", "out_channels", "channels of the result"},
+    {sides, "kernel_size", "sizes of the kernel", default = 3},
+    {sides, "stride", "step of the kernel", default = 1},
+    {sides, "padding", "padding; the default keeps the size", optional = true},
+    {"int", "groups", "groups of channels", default = 1},
     NORM, ACTIVATION,
-    { sides, "dilation", "step between points of the kernel", default = 1 },
-    { "bool", "inplace", "does the activation write into its input?", optional = true,
-      default = true },
-    { "bool", "bias", "add a bias? default: if there is no normalization",
-      optional = true },
+    {sides, "dilation", "step between points of the kernel", default = 1},
+    {"bool", "inplace", "does the activation write into its input?", optional = true,
+     default = true},
+    {"bool", "bias", "add a bias? default: if there is no normalization",
+     optional = true},
   })
 
   --- A convolution, its normalization and its activation.
@@ -227,9 +227,9 @@ for n = 2, 3 do
     check_maker(name, "activation_layer", activation)
     if bias == nil then bias = norm_layer == nil end
     kernel, dilation = sizes(kernel, n), sizes(dilation, n)
-    local list = { nn["Conv" .. n .. "d"] { inputs, outputs, kernel_size = kernel, stride = stride,
+    local list = {nn["Conv" .. n .. "d"] {inputs, outputs, kernel_size = kernel, stride = stride,
       padding = padding or same_padding(kernel, dilation), dilation = dilation, groups = groups,
-      bias = bias } }
+      bias = bias}}
     if norm_layer then list[#list + 1] = norm_layer(outputs) end
     if activation then list[#list + 1] = make_activation(activation, inplace) end
     nn.Sequential.init(self, list)
@@ -241,18 +241,18 @@ local MLP = class("MLP", nn.Sequential)
 layers.MLP = MLP
 
 MLP.signature = define.signature("MLP", {
-  { "int", "in_channels", "features of the input", bounds = { 1 } },
-  { "ints", "hidden_channels", "features of each layer's result", bounds = { 1 } },
-  { "any", "norm_layer", "class of the normalization; default: none", optional = true },
+  {"int", "in_channels", "features of the input", bounds = {1}},
+  {"ints", "hidden_channels", "features of each layer's result", bounds = {1}},
+  {"any", "norm_layer", "class of the normalization; default: none", optional = true},
   ACTIVATION,
-  { "bool", "inplace", "do activations and dropout write into their input?", optional = true },
-  { "bool", "bias", "add biases?", default = true },
-  { "float", "dropout", "probability of a drop", default = 0 },
+  {"bool", "inplace", "do activations and dropout write into their input?", optional = true},
+  {"bool", "bias", "add biases?", default = true},
+  {"float", "dropout", "probability of a drop", default = 0},
 })
 
 --- Linear layers with normalization, activation and dropout between them.
 function MLP:init(inputs, hidden, norm_layer, activation, inplace, bias, dropout)
-  if type(hidden) ~= "table" then hidden = { hidden } end
+  if type(hidden) ~= "table" then hidden = {hidden} end
   if #hidden == 0 then
     errors.argument("MLP", "hidden_channels", "at least one number is needed", "E_SHAPE")
   end
@@ -260,15 +260,15 @@ function MLP:init(inputs, hidden, norm_layer, activation, inplace, bias, dropout
   check_maker("MLP", "norm_layer", norm_layer)
   check_maker("MLP", "activation_layer", activation)
   local list = {}
-  local function drop() return nn.Dropout { dropout, inplace = inplace or false } end
+  local function drop() return nn.Dropout {dropout, inplace = inplace or false} end
   for i = 1, #hidden - 1 do
-    list[#list + 1] = nn.Linear { inputs, hidden[i], bias = bias }
+    list[#list + 1] = nn.Linear {inputs, hidden[i], bias = bias}
     if norm_layer then list[#list + 1] = norm_layer(hidden[i]) end
     list[#list + 1] = make_activation(activation, inplace)
     list[#list + 1] = drop()
     inputs = hidden[i]
   end
-  list[#list + 1] = nn.Linear { inputs, hidden[#hidden], bias = bias }
+  list[#list + 1] = nn.Linear {inputs, hidden[#hidden], bias = bias}
   list[#list + 1] = drop()
   nn.Sequential.init(self, list)
 end
@@ -277,10 +277,10 @@ local SqueezeExcitation = class("SqueezeExcitation", Module)
 layers.SqueezeExcitation = SqueezeExcitation
 
 SqueezeExcitation.signature = define.signature("SqueezeExcitation", {
-  { "int", "input_channels", "channels of the input" },
-  { "int", "squeeze_channels", "channels between" },
-  { "any", "activation", "class of the inner activation, default: ReLU", default = false },
-  { "any", "scale_activation", "class of the last activation, default: Sigmoid", default = false },
+  {"int", "input_channels", "channels of the input"},
+  {"int", "squeeze_channels", "channels between"},
+  {"any", "activation", "class of the inner activation, default: ReLU", default = false},
+  {"any", "scale_activation", "class of the last activation, default: Sigmoid", default = false},
 })
 
 --- Scales each channel by a factor computed from the channels' means. (Hu et al. 2018.)

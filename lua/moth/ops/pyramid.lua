@@ -41,7 +41,7 @@ end
 local function written(names, maps)
   if not names then return maps end
   local list = {}
-  for i, map in ipairs(maps) do list[i] = { names[i], map } end
+  for i, map in ipairs(maps) do list[i] = {names[i], map} end
   return list
 end
 
@@ -68,8 +68,8 @@ local LastLevelP6P7 = class("LastLevelP6P7", Module)
 pyramid.LastLevelP6P7 = LastLevelP6P7
 
 LastLevelP6P7.signature = define.signature("LastLevelP6P7", {
-  { "int", "in_channels", "channels of the coarsest input" },
-  { "int", "out_channels", "channels of the results" },
+  {"int", "in_channels", "channels of the coarsest input"},
+  {"int", "out_channels", "channels of the results"},
 })
 
 function LastLevelP6P7:init(in_channels, out_channels)
@@ -92,11 +92,11 @@ local FeaturePyramidNetwork = class("FeaturePyramidNetwork", Module)
 pyramid.FeaturePyramidNetwork = FeaturePyramidNetwork
 
 FeaturePyramidNetwork.signature = define.signature("FeaturePyramidNetwork", {
-  { "ints", "in_channels_list", "channels of each map, from the finest to the coarsest" },
-  { "int", "out_channels", "channels of the results" },
-  { "any", "extra_blocks", "a module that adds maps: LastLevelMaxPool(), LastLevelP6P7(...)",
-    optional = true },
-  { "any", "norm_layer", "class of the normalization; default: none", optional = true },
+  {"ints", "in_channels_list", "channels of each map, from the finest to the coarsest"},
+  {"int", "out_channels", "channels of the results"},
+  {"any", "extra_blocks", "a module that adds maps: LastLevelMaxPool(), LastLevelP6P7(...)",
+   optional = true},
+  {"any", "norm_layer", "class of the normalization; default: none", optional = true},
 })
 
 --- Maps with the same number of channels; each adds the upsampled coarser map.
@@ -104,7 +104,7 @@ function FeaturePyramidNetwork:init(list, out_channels, extra, norm_layer)
   if extra ~= nil and not nn.isinstance(extra, Module) then
     errors.refuse("FeaturePyramidNetwork", "extra_blocks", "a module is needed", extra, "E_TYPE")
   end
-  if type(list) == "number" then list = { list } end
+  if type(list) == "number" then list = {list} end
   self.inner_blocks = nn.ModuleList()
   self.layer_blocks = nn.ModuleList()
   local norm = norm_layer == nil and moth.none or norm_layer
@@ -114,10 +114,10 @@ function FeaturePyramidNetwork:init(list, out_channels, extra, norm_layer)
         .. "got "
         .. "%d at position %d"):format(channels, i), "E_SHAPE")
     end
-    self.inner_blocks:append(ops.Conv2dNormActivation { channels, out_channels, kernel_size = 1,
-      padding = 0, norm_layer = norm, activation_layer = moth.none })
-    self.layer_blocks:append(ops.Conv2dNormActivation { out_channels, out_channels,
-      kernel_size = 3, norm_layer = norm, activation_layer = moth.none })
+    self.inner_blocks:append(ops.Conv2dNormActivation {channels, out_channels, kernel_size = 1,
+      padding = 0, norm_layer = norm, activation_layer = moth.none})
+    self.layer_blocks:append(ops.Conv2dNormActivation {out_channels, out_channels,
+      kernel_size = 3, norm_layer = norm, activation_layer = moth.none})
   end
   for _, module in ipairs(self:modules()) do
     if nn.isinstance(module, nn.Conv2d) then fill_kaiming(module) end
@@ -138,7 +138,7 @@ function FeaturePyramidNetwork:forward(x)
   results[n] = self.layer_blocks[n](inner)
   for i = n - 1, 1, -1 do
     local lateral = self.inner_blocks[i](maps[i])
-    inner = lateral + F.interpolate { inner, size = { lateral:size(3), lateral:size(4) } }
+    inner = lateral + F.interpolate {inner, size = {lateral:size(3), lateral:size(4)}}
     results[i] = self.layer_blocks[i](inner)
   end
   if self.extra_blocks ~= nil then results, names = self.extra_blocks(results, maps, names) end
@@ -151,12 +151,12 @@ local MultiScaleRoIAlign = class("MultiScaleRoIAlign", Module)
 pyramid.MultiScaleRoIAlign = MultiScaleRoIAlign
 
 MultiScaleRoIAlign.signature = define.signature("MultiScaleRoIAlign", {
-  { "any", "featmap_names", "list of the names of the maps to use" },
-  { "int2", "output_size", "height and width of the result" },
-  { "int", "sampling_ratio", "points for each side of a cell" },
-  { "int", "canonical_scale", "size of a region on canonical_level", default = 224 },
-  { "int", "canonical_level", "the level of a region of that size: its map is coarser by 2^level",
-    default = 4 },
+  {"any", "featmap_names", "list of the names of the maps to use"},
+  {"int2", "output_size", "height and width of the result"},
+  {"int", "sampling_ratio", "points for each side of a cell"},
+  {"int", "canonical_scale", "size of a region on canonical_level", default = 224},
+  {"int", "canonical_level", "the level of a region of that size: its map is coarser by 2^level",
+   default = 4},
 })
 
 --- roi_align from the map that fits each region's size.
@@ -226,7 +226,7 @@ function MultiScaleRoIAlign:forward(x, boxes, image_shapes)
   end
   local parts = {}
   for i, list in ipairs(boxes) do
-    parts[i] = moth.cat({ moth.full({ list:size(1), 1 }, i, list.dtype, list.device), list }, 2)
+    parts[i] = moth.cat({moth.full({list:size(1), 1}, i, list.dtype, list.device), list}, 2)
   end
   local rois, levels = moth.cat(parts), levels_of(self, boxes, scales)
   local results, order = {}, {}

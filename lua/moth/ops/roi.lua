@@ -15,13 +15,13 @@ local roi = {}
 
 -- ---- arguments ----
 
-local INPUT = { "tensor", "input", "feature maps, (N, C, H, W)" }
-local BOXES = { "any", "boxes", "(K, 5): the image's position and x1, y1, x2, y2; or a list of "
-  .. "(L, 4), one for each image" }
-local SIZE = { "int2", "output_size", "height and width of the result" }
-local SCALE = { "float", "spatial_scale", "factor of the coordinates", default = 1 }
-local RATIO = { "int", "sampling_ratio", "points for each side of a cell; from 0 down: by the "
-  .. "region's size", default = -1 }
+local INPUT = {"tensor", "input", "feature maps, (N, C, H, W)"}
+local BOXES = {"any", "boxes", "(K, 5): the image's position and x1, y1, x2, y2; or a list of "
+  .. "(L, 4), one for each image"}
+local SIZE = {"int2", "output_size", "height and width of the result"}
+local SCALE = {"float", "spatial_scale", "factor of the coordinates", default = 1}
+local RATIO = {"int", "sampling_ratio", "points for each side of a cell; from 0 down: by the "
+  .. "region's size", default = -1}
 
 -- Converts a list of boxes for each image to (K, 5).
 local function joined(fname, list)
@@ -31,7 +31,7 @@ local function joined(fname, list)
       errors.argument(fname, "boxes", ("(L, 4) is needed for each image, got %s at position %d")
         :format(errors.describe(boxes), i), "E_SHAPE")
     end
-    parts[i] = ops.cat({ ops.full({ boxes:size(1), 1 }, i, boxes.dtype, boxes.device), boxes }, 2)
+    parts[i] = ops.cat({ops.full({boxes:size(1), 1}, i, boxes.dtype, boxes.device), boxes}, 2)
   end
   return (ops.cat(parts, 1))
 end
@@ -84,18 +84,18 @@ local function means(rows, base, where, size, gh, gw, height, width)
   local y = points(where.y, where.h, size[1], gh):unsqueeze(3):unsqueeze(5) -- (K, PH, 1, gh, 1)
   local x = points(where.x, where.w, size[2], gw):unsqueeze(2):unsqueeze(4) -- (K, 1, PW, 1, gw)
   local values = sample.bilinear(rows, base:unsqueeze(-1):unsqueeze(-1), y, x, height, width)
-  return (values:sum({ 4, 5 }) / math.max(gh * gw, 1))
+  return (values:sum({4, 5}) / math.max(gh * gw, 1))
 end
 
 -- means() with the number of points that each region needs: groups regions with equal counts.
 local function adaptive_means(rows, base, where, size, height, width)
   local hs, ws = numbers(where.h:ceil():clamp_min(0)), numbers(where.w:ceil():clamp_min(0))
   local moth, groups, keys = require "moth", {}, {}
-  local options = { dtype = moth.int64, device = base.device }
+  local options = {dtype = moth.int64, device = base.device}
   for k = 1, #hs do
     local key = hs[k] .. " " .. ws[k]
     if not groups[key] then
-      groups[key] = { h = hs[k], w = ws[k] }
+      groups[key] = {h = hs[k], w = ws[k]}
       keys[#keys + 1] = key
     end
     table.insert(groups[key], k)
@@ -116,7 +116,7 @@ end
 
 local function aligned_means(rows, base, where, size, ratio, height, width)
   if where.x:numel() == 0 then
-    return (ops.zeros({ 0, size[1], size[2], rows:size(2) }, rows.dtype, rows.device))
+    return (ops.zeros({0, size[1], size[2], rows:size(2)}, rows.dtype, rows.device))
       + rows:sum() * 0
   end
   if ratio > 0 then return means(rows, base, where, size, ratio, ratio, height, width) end
@@ -141,16 +141,16 @@ roi.roi_align = define {
   doc = "Regions of feature maps at one size: means of bilinear values at points in each cell.",
   examples = EXAMPLE .. "\n" .. EXAMPLE .. ", {spatial_scale = 0.5, sampling_ratio = 2, "
     .. "aligned = true}",
-  args = { INPUT, BOXES, SIZE, SCALE, RATIO,
-           { "bool", "aligned", "are coordinates shifted by half an element?", default = false } },
+  args = {INPUT, BOXES, SIZE, SCALE, RATIO,
+          {"bool", "aligned", "are coordinates shifted by half an element?", default = false}},
   run = function(input, boxes, size, scale, ratio, aligned)
     size = checked_size("roi_align", size)
     local x, images, x1, y1, x2, y2 = read("roi_align", input, boxes)
     local height, width, shift = x:size(3), x:size(4), aligned and 0.5 or 0
     local w, h = (x2 - x1) * scale, (y2 - y1) * scale
     if not aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
-    local where = { x = x1 * scale - shift, y = y1 * scale - shift, w = w / size[2],
-                    h = h / size[1] }
+    local where = {x = x1 * scale - shift, y = y1 * scale - shift, w = w / size[2],
+                   h = h / size[1]}
     local y = aligned_means(sample.flat(x, 1), (images * (height * width)):view(-1, 1, 1), where,
       size, ratio, height, width)
     return (y:permute(1, 4, 2, 3):contiguous():to(input.dtype))
@@ -186,13 +186,13 @@ roi.ps_roi_align = define {
   examples = "moth.rand(1, 8, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, {2, 2}\n"
     .. "moth.rand(1, 4, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, 2, {spatial_scale = 0.5, "
     .. "sampling_ratio = 2}",
-  args = { INPUT, BOXES, SIZE, SCALE, RATIO },
+  args = {INPUT, BOXES, SIZE, SCALE, RATIO},
   run = function(input, boxes, size, scale, ratio)
     size = checked_size("ps_roi_align", size)
     local x, images, x1, y1, x2, y2 = read("ps_roi_align", input, boxes)
     local rows, base = cell_rows(x, images, size, own_channels("ps_roi_align", input, size))
-    local where = { x = x1 * scale - 0.5, y = y1 * scale - 0.5, w = (x2 - x1) * scale / size[2],
-                    h = (y2 - y1) * scale / size[1] }
+    local where = {x = x1 * scale - 0.5, y = y1 * scale - 0.5, w = (x2 - x1) * scale / size[2],
+                   h = (y2 - y1) * scale / size[1]}
     local y = aligned_means(rows, base, where, size, ratio, x:size(3), x:size(4))
     return (y:permute(1, 4, 2, 3):contiguous():to(input.dtype))
   end,
@@ -229,7 +229,7 @@ local function cell_elements(rows, base, start, extent, size, x, less)
 end
 
 local function empty(input, channels, size)
-  return (ops.zeros({ 0, channels, size[1], size[2] }, input.dtype, input.device)) + input:sum() * 0
+  return (ops.zeros({0, channels, size[1], size[2]}, input.dtype, input.device)) + input:sum() * 0
 end
 
 --- moth.ops.roi_pool(input, boxes, output_size): (K, C, height, width).
@@ -237,16 +237,16 @@ roi.roi_pool = define {
   name = "roi_pool",
   doc = "Regions of feature maps at one size: the largest value in each cell.",
   examples = EXAMPLE .. "\n" .. EXAMPLE .. ", {spatial_scale = 0.5}",
-  args = { INPUT, BOXES, SIZE, SCALE },
+  args = {INPUT, BOXES, SIZE, SCALE},
   run = function(input, boxes, size, scale)
     size = checked_size("roi_pool", size)
     local x, images, x1, y1, x2, y2 = read("roi_pool", input, boxes)
     if images:numel() == 0 then return empty(input, x:size(2), size) end
     local left, top = nearest(x1 * scale), nearest(y1 * scale)
-    local extent = { (nearest(y2 * scale) - top + 1):clamp_min(1),
-                     (nearest(x2 * scale) - left + 1):clamp_min(1) }
+    local extent = {(nearest(y2 * scale) - top + 1):clamp_min(1),
+                    (nearest(x2 * scale) - left + 1):clamp_min(1)}
     local values, inside = cell_elements(sample.flat(x, 1),
-      (images * (x:size(3) * x:size(4))):view(-1, 1, 1), { top, left }, extent, size, x, 0)
+      (images * (x:size(3) * x:size(4))):view(-1, 1, 1), {top, left}, extent, size, x, 0)
     local some = inside:any(4, true):unsqueeze(-1)
     local kept = ops.where(inside:unsqueeze(-1):logical_or(some:logical_not()), values, -math.huge)
     local y = (require("moth").max(kept, 4))
@@ -262,7 +262,7 @@ roi.ps_roi_pool = define {
     .. "c * cells + cell of the input.",
   examples = "moth.rand(1, 8, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, {2, 2}\n"
     .. "moth.rand(1, 4, 5, 5), moth.tensor{{1LL, 0LL, 1LL, 3LL, 4LL}}, 2, {spatial_scale = 0.5}",
-  args = { INPUT, BOXES, SIZE, SCALE },
+  args = {INPUT, BOXES, SIZE, SCALE},
   run = function(input, boxes, size, scale)
     size = checked_size("ps_roi_pool", size)
     local x, images, x1, y1, x2, y2 = read("ps_roi_pool", input, boxes)
@@ -270,10 +270,10 @@ roi.ps_roi_pool = define {
     if images:numel() == 0 then return empty(input, channels, size) end
     local rows, base = cell_rows(x, images, size, channels)
     local left, top = nearest(x1 * scale), nearest(y1 * scale)
-    local extent = { (nearest(y2 * scale) - top):clamp_min(1),
-                     (nearest(x2 * scale) - left):clamp_min(1) }
+    local extent = {(nearest(y2 * scale) - top):clamp_min(1),
+                    (nearest(x2 * scale) - left):clamp_min(1)}
     -- A cell ends before the last row and column, as in torchvision's forward pass.
-    local values, inside = cell_elements(rows, base, { top, left }, extent, size, x, 1)
+    local values, inside = cell_elements(rows, base, {top, left}, extent, size, x, 1)
     local share = inside:to(x.dtype):unsqueeze(-1)
     local y = (values * share):sum(4) / share:sum(4):clamp_min(1)
     return (y:permute(1, 4, 2, 3):contiguous():to(input.dtype))

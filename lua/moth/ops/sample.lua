@@ -25,7 +25,7 @@ local function clamped(t, size)
   local high = (low + 1):clamp_max(size - 1)
   local part = (t:clamp(0, size - 1) - low)
   local inside = t:ge(-1):logical_and(t:le(size)):to(t.dtype)
-  return { low, (1 - part) * inside }, { high, part * inside }
+  return {low, (1 - part) * inside}, {high, part * inside}
 end
 
 -- Like clamped, with zeros outside of the map.
@@ -34,7 +34,7 @@ local function padded(t, size)
   local part = t - low
   local function corner(at, weight)
     local inside = at:ge(0):logical_and(at:le(size - 1)):to(t.dtype)
-    return { at:clamp(0, size - 1), weight * inside }
+    return {at:clamp(0, size - 1), weight * inside}
   end
   return corner(low, 1 - part), corner(low + 1, part)
 end
@@ -47,7 +47,7 @@ end
 -- @param pad     true: zeros outside; else the nearest element, up to one element away
 function sample.bilinear(rows, base, y, x, height, width, pad)
   local find = pad and padded or clamped
-  local ys, xs = { find(y, height) }, { find(x, width) }
+  local ys, xs = {find(y, height)}, {find(x, width)}
   local sum
   for _, v in ipairs(ys) do
     for _, h in ipairs(xs) do

@@ -19,8 +19,8 @@ local M = {}
 
 -- ---- names of events ----
 
-local KINDS = { [tonumber(C.MOTH_EVENT_OP)] = "op", [GRADIENT] = "gradient",
-                [tonumber(C.MOTH_EVENT_WHOLE)] = "engine", [RANGE] = "range" }
+local KINDS = {[tonumber(C.MOTH_EVENT_OP)] = "op", [GRADIENT] = "gradient",
+               [tonumber(C.MOTH_EVENT_WHOLE)] = "engine", [RANGE] = "range"}
 
 --- "op", "gradient", "engine" for backward passes and replays, "range" or "module".
 function M.kind(noted, i) return KINDS[noted.at[i].kind] or "module" end
@@ -258,7 +258,7 @@ function time_text(us)
   return format("%.3f s", us / 1e6)
 end
 
-local UNITS = { "KiB", "MiB", "GiB", "TiB" }
+local UNITS = {"KiB", "MiB", "GiB", "TiB"}
 
 local function size_text(bytes)
   local at = 0
@@ -266,9 +266,9 @@ local function size_text(bytes)
   return at == 0 and format("%d B", bytes) or format("%.2f %s", bytes, UNITS[at])
 end
 
-local SORTS = { "self_cpu_time_total", "cpu_time_total", "cpu_time", "count", "cpu_memory_usage",
+local SORTS = {"self_cpu_time_total", "cpu_time_total", "cpu_time", "count", "cpu_memory_usage",
   "self_cpu_memory_usage", "device_time_total", "self_device_time_total", "device_time",
-  "device_memory_usage", "self_device_memory_usage" }
+  "device_memory_usage", "self_device_memory_usage"}
 
 local sorts = {}
 for _, name in ipairs(SORTS) do
@@ -276,7 +276,7 @@ for _, name in ipairs(SORTS) do
   sorts[name:gsub("device", "cuda")] = name -- PyTorch's other name
 end
 
-local HEADS = { op = "op", module = "module", line = "line" }
+local HEADS = {op = "op", module = "module", line = "line"}
 
 local function sum(rows, field)
   local total = 0
@@ -288,7 +288,7 @@ end
 local function columns_of(self, width)
   local list, prof = {}, self.prof
   local function column(head, text, left)
-    list[#list + 1] = { head = head, text = text, left = left }
+    list[#list + 1] = {head = head, text = text, left = left}
   end
   local function time(field) return function(row) return time_text(row[field]) end end
   local function size(field) return function(row) return size_text(row[field]) end end
@@ -350,7 +350,7 @@ end
 
 local function laid_out(columns, rows)
   local lines, widths = {}, {}
-  local cells = { {} }
+  local cells = {{}}
   for k, column in ipairs(columns) do cells[1][k] = column.head end
   for i, row in ipairs(rows) do
     cells[i + 1] = {}
@@ -371,11 +371,11 @@ local function laid_out(columns, rows)
 end
 
 local parse_table = define.signature("table", {
-  { "string", "sort_by", "a field of the rows; default: by the first call",
-    optional = true },
-  { "int", "row_limit", "the maximal number of rows; -1: all", default = 100 },
-  { "string", "header", "a line above", optional = true },
-  { "int", "max_name_column_width", "longer names are cut", default = 55 },
+  {"string", "sort_by", "a field of the rows; default: by the first call",
+   optional = true},
+  {"int", "row_limit", "the maximal number of rows; -1: all", default = 100},
+  {"string", "header", "a line above", optional = true},
+  {"int", "max_name_column_width", "longer names are cut", default = 55},
 })
 
 --- The rows as text. Self times have a column with their share of the sum; totals have a column

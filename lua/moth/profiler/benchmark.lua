@@ -17,8 +17,8 @@ function M.time() return C.moth_seconds() end
 --- Counts the completed cycles of Lua's collector from now on.
 -- @return a function: the count so far. Counting ends when the function is collected
 function M.cycles()
-  local state = { ended = 0 }
-  local weak = setmetatable({ state }, { __mode = "v" })
+  local state = {ended = 0}
+  local weak = setmetatable({state}, {__mode = "v"})
   local function arm()
     ffi.gc(ffi.new "char[1]", function() -- is garbage at once: the next cycle finalizes it
       local counter = weak[1]
@@ -80,7 +80,7 @@ function Measurement:iqr()
   return quantile(list, 0.75) - quantile(list, 0.25)
 end
 
-local UNITS = { { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" }, { 1e-9, "ns" } }
+local UNITS = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}
 
 local function shown(seconds)
   for i, unit in ipairs(UNITS) do
@@ -93,7 +93,7 @@ end
 --- The Timer's label, sub_label and description.
 function Measurement:title()
   local timer, parts = self.timer, {}
-  for _, name in ipairs { "label", "sub_label", "description" } do
+  for _, name in ipairs {"label", "sub_label", "description"} do
     parts[#parts + 1] = timer[name]
   end
   return #parts > 0 and table.concat(parts, ": ") or "moth.timer"
@@ -101,7 +101,7 @@ end
 
 function Measurement:__tostring()
   local n = #self.raw_times
-  local lines = { self:title() }
+  local lines = {self:title()}
   if n == 1 then
     lines[2] = "  " .. shown(self:median())
     lines[3] = ("  1 measurement, %d runs"):format(self.number_per_run)
@@ -121,14 +121,14 @@ M.Measurement = Measurement
 local Timer = class("Timer")
 
 Timer.signature = define.signature("Timer", {
-  { "function", "stmt", "the function to measure" },
-  { "function", "setup", "is called before each measurement", optional = true },
-  { "string", "label", "the name of the measured task", optional = true },
-  { "string", "sub_label", "the variant", optional = true },
-  { "string", "description", "the inputs", optional = true },
-  { "int", "num_threads", "threads of an op during the measurement", default = 1 },
-  { "function", "timer", "the clock, in seconds; default: moth.time after a GPU's work",
-    optional = true },
+  {"function", "stmt", "the function to measure"},
+  {"function", "setup", "is called before each measurement", optional = true},
+  {"string", "label", "the name of the measured task", optional = true},
+  {"string", "sub_label", "the variant", optional = true},
+  {"string", "description", "the inputs", optional = true},
+  {"int", "num_threads", "threads of an op during the measurement", default = 1},
+  {"function", "timer", "the clock, in seconds; default: moth.time after a GPU's work",
+   optional = true},
 })
 
 -- The current time, after a GPU's work has finished.
@@ -183,7 +183,7 @@ local function positive(fname, name, value)
 end
 
 local parse_timeit = define.signature("timeit", {
-  { "int", "number", "the number of calls", default = 1000000 },
+  {"int", "number", "the number of calls", default = 1000000},
 })
 
 --- Measures `number` calls as one run, after warm-up calls.
@@ -193,7 +193,7 @@ function Timer:timeit(...)
   positive("timeit", "number", number)
   return threaded(self, function()
     run(self, math.max(math.floor(number / 100), 2))
-    return Measurement(number, { run(self, number) }, self)
+    return Measurement(number, {run(self, number)}, self)
   end)
 end
 
@@ -230,7 +230,7 @@ local function block_size(self, least)
 end
 
 local parse_blocked = define.signature("blocked_autorange", {
-  { "float", "min_run_time", "minimal seconds of all runs", default = 0.2 },
+  {"float", "min_run_time", "minimal seconds of all runs", default = 0.2},
 })
 
 --- Measures runs of many calls until they have taken min_run_time seconds.
@@ -251,9 +251,9 @@ end
 define.takes(Timer.blocked_autorange, parse_blocked)
 
 local parse_adaptive = define.signature("adaptive_autorange", {
-  { "float", "threshold", "the interquartile range relative to the median", default = 0.1 },
-  { "float", "min_run_time", "minimal seconds of all runs", default = 0.01 },
-  { "float", "max_run_time", "maximal seconds of all runs", default = 10 },
+  {"float", "threshold", "the interquartile range relative to the median", default = 0.1},
+  {"float", "min_run_time", "minimal seconds of all runs", default = 0.01},
+  {"float", "max_run_time", "maximal seconds of all runs", default = 10},
 })
 
 --- As blocked_autorange, until the interquartile range is small relative to the median.

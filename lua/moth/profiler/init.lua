@@ -32,7 +32,7 @@ local M = {}
 -- lib.profile: its Lua side, or nil. Only the function that runs the profile holds it, so the
 -- profile of a dropped coroutine ends with the next collection.
 
-local current = setmetatable({}, { __mode = "v" })
+local current = setmetatable({}, {__mode = "v"})
 local info = ffi.new "moth_profile_info"
 
 -- The number of an interned text; 0 means no text.
@@ -83,8 +83,8 @@ end
 function M.within(name, run, ...) return within(RANGE, name, run, ...) end
 
 local parse_range = define.signature("record_function", {
-  { "string", "name", "the name of the range" },
-  { "function", "f", "the function that runs in the range" },
+  {"string", "name", "the name of the range"},
+  {"function", "f", "the function that runs in the range"},
 })
 
 --- Calls f(...) and returns its results. In an active profile the call is an event of this name,
@@ -150,10 +150,10 @@ end
 local Profile = class("profile")
 M.profile = Profile
 
-local ACTIVITIES = { cpu = true, cuda = true }
+local ACTIVITIES = {cpu = true, cuda = true}
 
 local function check_activities(list)
-  if list == nil then return { cpu = true, cuda = true } end
+  if list == nil then return {cpu = true, cuda = true} end
   local set = {}
   local plain = lib.is_plain(list)
   for _, name in ipairs(plain and list or {}) do
@@ -171,18 +171,18 @@ local function check_activities(list)
 end
 
 Profile.signature = define.signature("profile", {
-  { "function", "fn", "the function to profile; without it: see :start()", optional = true },
-  { "any", "activities", 'a list of "cpu" and "cuda"; both, if there is a GPU',
-    optional = true },
-  { "bool", "record_shapes", "record the shapes of each op's tensors?", default = false },
-  { "bool", "profile_memory", "show bytes in tables?", default = false },
-  { "bool", "with_stack", "record the line of Lua that called each op?", default = false },
-  { "bool", "with_modules", "record calls of modules?", default = false },
-  { "int", "max_events", "how many events are stored; others are counted", default = 1000000 },
-  { "function", "schedule", "selects the profiled steps: moth.profiler.schedule{...}; see :step()",
-    optional = true },
-  { "function", "on_trace_ready", "called with the profile after each series of profiled steps",
-    optional = true },
+  {"function", "fn", "the function to profile; without it: see :start()", optional = true},
+  {"any", "activities", 'a list of "cpu" and "cuda"; both, if there is a GPU',
+   optional = true},
+  {"bool", "record_shapes", "record the shapes of each op's tensors?", default = false},
+  {"bool", "profile_memory", "show bytes in tables?", default = false},
+  {"bool", "with_stack", "record the line of Lua that called each op?", default = false},
+  {"bool", "with_modules", "record calls of modules?", default = false},
+  {"int", "max_events", "how many events are stored; others are counted", default = 1000000},
+  {"function", "schedule", "selects the profiled steps: moth.profiler.schedule{...}; see :step()",
+   optional = true},
+  {"function", "on_trace_ready", "called with the profile after each series of profiled steps",
+   optional = true},
 })
 
 local function run_on(self, ok, problem)
@@ -247,8 +247,8 @@ local function begin(self)
     + (self.activities.cuda and C.MOTH_PROFILE_DEVICES or 0)
     + (self.with_stack and C.MOTH_PROFILE_LINES or 0)
   lib.check(C.moth_profile_start(ctx, flags, self.max_events), "profile")
-  local state = { begun = errors.where() or "?", names = {}, lines = {}, roots = {}, counts = {},
-                  paths = {}, with_stack = self.with_stack, with_modules = self.with_modules }
+  local state = {begun = errors.where() or "?", names = {}, lines = {}, roots = {}, counts = {},
+                 paths = {}, with_stack = self.with_stack, with_modules = self.with_modules}
   self.state, self.noted, self.time = state, nil, nil
   lib.profile, current[1] = state, self
   lib.note_line = self.with_stack and note_line or nil
@@ -261,9 +261,9 @@ local function end_recording(self)
   local state = lib.profile
   local status = finish()
   local n, nsizes = tonumber(info.events), tonumber(info.sizes)
-  local noted = { n = n, names = state.names, lines = state.lines, module = MODULE,
-                  at = lib.array("moth_profile_event", math.max(n, 1)),
-                  sizes = lib.int64s(math.max(nsizes, 1)) }
+  local noted = {n = n, names = state.names, lines = state.lines, module = MODULE,
+                 at = lib.array("moth_profile_event", math.max(n, 1)),
+                 sizes = lib.int64s(math.max(nsizes, 1))}
   self.time, self.dropped = info.time, tonumber(info.dropped)
   self.peak_bytes = tonumber(info.peak_bytes)
   local _, late = pcall(lib.check, status, "profile")
@@ -275,10 +275,10 @@ end
 -- ---- steps ----
 
 --- The action of a schedule for a step.
-M.ProfilerAction = { NONE = "NONE", WARMUP = "WARMUP", RECORD = "RECORD",
-                     RECORD_AND_SAVE = "RECORD_AND_SAVE" }
+M.ProfilerAction = {NONE = "NONE", WARMUP = "WARMUP", RECORD = "RECORD",
+                    RECORD_AND_SAVE = "RECORD_AND_SAVE"}
 
-local RECORDS = { RECORD = true, RECORD_AND_SAVE = true }
+local RECORDS = {RECORD = true, RECORD_AND_SAVE = true}
 
 local function action_of(self)
   if not self.schedule then return "RECORD" end
@@ -341,12 +341,12 @@ function Profile:stop()
 end
 
 local parse_schedule = define.signature("schedule", {
-  { "int", "wait", "steps without recording at the start of a cycle" },
-  { "int", "warmup", "further steps without recording" },
-  { "int", "active", "recorded steps" },
-  { "int", "repeat", "the number of cycles; 0: until the end", default = 0 },
-  { "int", "skip_first", "steps before the first cycle", default = 0 },
-  { "int", "skip_first_wait", "not 0: the first cycle has no wait", default = 0 },
+  {"int", "wait", "steps without recording at the start of a cycle"},
+  {"int", "warmup", "further steps without recording"},
+  {"int", "active", "recorded steps"},
+  {"int", "repeat", "the number of cycles; 0: until the end", default = 0},
+  {"int", "skip_first", "steps before the first cycle", default = 0},
+  {"int", "skip_first_wait", "not 0: the first cycle has no wait", default = 0},
 })
 
 --- moth.profiler.schedule{wait = 1, warmup = 1, active = 3}: which steps a profile records, for its
@@ -360,9 +360,9 @@ local parse_schedule = define.signature("schedule", {
 -- @return function(step) -> a ProfilerAction
 function M.schedule(...)
   local wait, warmup, active, cycles, skip, early = parse_schedule(...)
-  local least = { wait = 0, warmup = 0, active = 1, ["repeat"] = 0, skip_first = 0 }
-  for name, value in pairs { wait = wait, warmup = warmup, active = active, ["repeat"] = cycles,
-                             skip_first = skip } do
+  local least = {wait = 0, warmup = 0, active = 1, ["repeat"] = 0, skip_first = 0}
+  for name, value in pairs {wait = wait, warmup = warmup, active = active, ["repeat"] = cycles,
+                            skip_first = skip} do
     if value < least[name] then
       errors.argument("schedule", name, ("a number from %d is needed, got %d"):format(least[name],
         value), "E_DOMAIN")
@@ -391,10 +391,10 @@ local function noted_of(self, fname)
 end
 
 local parse_averages = define.signature("key_averages", {
-  { "bool", "group_by_input_shape", "a row for each op and shapes of its tensors?",
-    default = false },
-  { "int", "group_by_stack_n", "above 0: a row for each op and line of Lua", default = 0 },
-  { "enum", "group_by", "the subject of a row", choices = { "op", "module", "line" } },
+  {"bool", "group_by_input_shape", "a row for each op and shapes of its tensors?",
+   default = false},
+  {"int", "group_by_stack_n", "above 0: a row for each op and line of Lua", default = 0},
+  {"enum", "group_by", "the subject of a row", choices = {"op", "module", "line"}},
 })
 
 --- Computes averages: a list of rows with the fields key, count, cpu_time_total,
@@ -449,14 +449,14 @@ function Profile:__tostring()
   if not self.noted then
     return "profile (" .. (self.state and "active" or "not started") .. ")"
   end
-  return (self:key_averages():table { sort_by = "self_cpu_time_total", row_limit = 20 })
+  return (self:key_averages():table {sort_by = "self_cpu_time_total", row_limit = 20})
 end
 
 class.guard(Profile, "prof")
 
-local FIELDS = { "time", "peak_bytes", "dropped" } -- nil until it has ended
-local unset = { state = true, noted = true, range = true, action = true, schedule = true,
-                on_trace_ready = true }
+local FIELDS = {"time", "peak_bytes", "dropped"} -- nil until it has ended
+local unset = {state = true, noted = true, range = true, action = true, schedule = true,
+               on_trace_ready = true}
 for _, name in ipairs(FIELDS) do unset[name] = true end
 
 --- An unset field is nil; an unknown field raises.
@@ -468,8 +468,8 @@ function Profile:__index(name)
 end
 
 --- PyTorch's names of the activities.
-M.ProfilerActivity = { CPU = "cpu", CUDA = "cuda" }
+M.ProfilerActivity = {CPU = "cpu", CUDA = "cuda"}
 
-local elsewhere = { EventList = { "moth.profiler.averages", "EventList" } }
+local elsewhere = {EventList = {"moth.profiler.averages", "EventList"}}
 
-return (lazy.namespace("moth.profiler", M, elsewhere, { hint = lazy.HELP }))
+return (lazy.namespace("moth.profiler", M, elsewhere, {hint = lazy.HELP}))

@@ -164,7 +164,7 @@ local function call_at(text, tokens, last)
   local found, sig, method = pcall(signature_at, text, tokens, outer - 1)
   if not found or not sig then return nil end
   if method and sig.lone == 2 then count = count + 1 end
-  return { sig = sig, count = count, named = named, brace = mark == "{", open = open }
+  return {sig = sig, count = count, named = named, brace = mark == "{", open = open}
 end
 
 -- ---- candidates ----

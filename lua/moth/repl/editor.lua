@@ -58,7 +58,7 @@ local function plain()
     if not line then io.write("\n") end
     return line
   end
-  return { name = "none: lines are read as they come", read = read }
+  return {name = "none: lines are read as they come", read = read}
 end
 
 -- ---- isocline ----
@@ -89,7 +89,7 @@ local function isocline(past)
   end
   jit.off(read)
   -- Ctrl-C returns an empty line there
-  return { name = "isocline", read = read, keep = completer, blank_leaves = true }
+  return {name = "isocline", read = read, keep = completer, blank_leaves = true}
 end
 
 -- ---- libedit ----
@@ -118,7 +118,7 @@ local function tab(el, e, before)
     return REFRESH
   end
   local more = #list - LIST
-  local text = show.columns({ unpack(list, 1, LIST) })
+  local text = show.columns({unpack(list, 1, LIST)})
   io.write("\n", text, more > 0 and ("\n... %d more"):format(more) or "", "\n")
   io.flush()
   return REDISPLAY
@@ -184,7 +184,7 @@ local function libedit(past)
     return (ffi.string(line, count[0]):gsub("\n$", ""))
   end
   jit.off(read)
-  return { name = "libedit", read = read, add = add, keep = callbacks }
+  return {name = "libedit", read = read, add = add, keep = callbacks}
 end
 
 -- ---- selection ----

@@ -58,7 +58,7 @@ end
 
 --- Runs f(...) so that Ctrl-C stops it; returns true, or false and the message.
 evaluate.guarded = launcher.guarded or function(f, ...)
-  local arguments, n = { ... }, select("#", ...)
+  local arguments, n = {...}, select("#", ...)
   return xpcall(function() f(unpack(arguments, 1, n)) end, debug.traceback)
 end
 
@@ -107,7 +107,7 @@ end
 --- Keeps user code out of the JIT compiler: code of load, loadstring, loadfile, dofile, and of
 -- require for files outside Moth.
 function evaluate.interruptible()
-  for _, name in ipairs { "load", "loadstring", "loadfile" } do
+  for _, name in ipairs {"load", "loadstring", "loadfile"} do
     local original = _G[name]
     _G[name] = function(...) return uncompiled(original(...)) end
   end

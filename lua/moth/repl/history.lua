@@ -36,13 +36,13 @@ function history.open()
     make_way(path)
   end
   local long = #lines >= 2 * MOST
-  if #lines > MOST then lines = { unpack(lines, #lines - MOST + 1) } end
+  if #lines > MOST then lines = {unpack(lines, #lines - MOST + 1)} end
   file = path and long and io.open(path, "w")
   if file then
     file:write(table.concat(lines, "\n"), "\n")
     file:close()
   end
-  return setmetatable({ path = path or false, lines = lines }, { __index = history })
+  return setmetatable({path = path or false, lines = lines}, {__index = history})
 end
 
 --- Adds a line, unless it is blank or equal to the last one. Returns true if it was added.

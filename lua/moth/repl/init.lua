@@ -64,7 +64,7 @@ local function receive(show_them)
     local n = select("#", ...)
     if n == 0 then return end
     rawset(_G, "ans", (...))
-    if show_them then print(show.values({ ... }, n)) end
+    if show_them then print(show.values({...}, n)) end
   end
 end
 
@@ -111,7 +111,7 @@ end
 -- Python's commands, with hints.
 local function python_words()
   local function leave(code) os.exit(type(code) == "number" and code or 0) end
-  for _, name in ipairs { "exit", "quit" } do
+  for _, name in ipairs {"exit", "quit"} do
     rawset(_G, name, word(name .. "() or Ctrl-D leaves", leave))
   end
   rawset(_G, "help", word("help(F.conv2d), help 'conv2d' or ? F.conv2d explains one thing; ? alone "

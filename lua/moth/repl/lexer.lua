@@ -63,8 +63,8 @@ function lexer.tokens(text)
   local at = text:match("^%s*()")
   while at <= #text do
     local kind, stop, closed = token_at(text, at)
-    list[#list + 1] = { kind = kind, text = text:sub(at, stop), start = at, stop = stop,
-                        closed = closed }
+    list[#list + 1] = {kind = kind, text = text:sub(at, stop), start = at, stop = stop,
+                       closed = closed}
     at = text:match("^%s*()", stop + 1)
   end
   return list
@@ -79,8 +79,8 @@ function lexer.code(text)
   return list
 end
 
-local OPENS = { ["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["("] = 1, ["{"] = 1,
-                ["["] = 1, ["end"] = -1, ["until"] = -1, [")"] = -1, ["}"] = -1, ["]"] = -1 }
+local OPENS = {["function"] = 1, ["do"] = 1, ["if"] = 1, ["repeat"] = 1, ["("] = 1, ["{"] = 1,
+               ["["] = 1, ["end"] = -1, ["until"] = -1, [")"] = -1, ["}"] = -1, ["]"] = -1}
 
 -- The byte after which the values of `local a, b` are missing, or nil.
 local function lacks_value(tokens, at)
@@ -102,9 +102,9 @@ function lexer.globalized(text)
     local mark = (token.kind == "keyword" or token.kind == "op") and token.text
     depth = depth + (OPENS[mark] or 0)
     if mark == "local" and depth == 0 then
-      edits[#edits + 1] = { token.start, token.stop, "     " }
+      edits[#edits + 1] = {token.start, token.stop, "     "}
       local stop = lacks_value(tokens, i + 1)
-      if stop then edits[#edits + 1] = { stop + 1, stop, " = nil" } end
+      if stop then edits[#edits + 1] = {stop + 1, stop, " = nil"} end
     end
   end
   for i = #edits, 1, -1 do

@@ -68,7 +68,7 @@ end
 -- The texts of a table's entries, and true if some entries have names.
 function entries(t, path)
   local parts, keys, n = {}, {}, #t
-  path = { t, unpack(path) }
+  path = {t, unpack(path)}
   for _, outer in ipairs(path) do path[outer] = true end
   for i = 1, math.min(n, MOST) do parts[i] = inner(t[i], path) end
   for key in pairs(t) do

@@ -44,7 +44,7 @@ local function number_of(value)
   errors.refuse("to", "dtype", "a dtype, a device or a tensor is needed", value, "E_TYPE")
 end
 
-local to_names = { "dtype", "device", "other", "copy", "non_blocking", "memory_format" }
+local to_names = {"dtype", "device", "other", "copy", "non_blocking", "memory_format"}
 
 local function boolean_of(name, value)
   if value == lib.none then return false end
@@ -119,8 +119,8 @@ end
 --- Does nothing, for scripts from PyTorch: Moth tracks the streams that read a tensor's memory.
 function methods.record_stream(x) own(x, "record_stream") end
 
-local shorthands = { bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
-                     bfloat16 = 7, float = 8, double = 9 }
+local shorthands = {bool = 0, byte = 1, char = 2, short = 3, int = 4, long = 5, half = 6,
+                    bfloat16 = 7, float = 8, double = 9}
 for name, dtype in pairs(shorthands) do
   methods[name] = function(x)
     own(x, name)
@@ -159,4 +159,4 @@ function methods.cuda(x, which, names)
   return methods.to(x, type(which) == "number" and "cuda:" .. which or which or "cuda", names or {})
 end
 
-return { methods = methods }
+return {methods = methods}

@@ -42,8 +42,8 @@ end
 
 -- The state of a read: sizes so far, kinds of element found, and the path for messages.
 local function new_walk(fname, aname)
-  return { fname = fname, aname = aname or "data", sizes = {}, seen = {}, path = {}, count = 0,
-           tensors = false }
+  return {fname = fname, aname = aname or "data", sizes = {}, seen = {}, path = {}, count = 0,
+          tensors = false}
 end
 
 local function where(walk, depth)
@@ -231,7 +231,7 @@ function M.convert(fname, data, dtype, aname)
   local walk = new_walk(fname, aname)
   if kind then
     walk.seen[kind], walk.count = true, 1
-    data = { data }
+    data = {data}
   elseif type(data) == "table" then
     survey(walk, data, 1)
   else
@@ -270,12 +270,12 @@ M.tensor = define {
   doc = "A new tensor with the values of a number, of nested tables, or of another tensor.",
   examples = "{{1, 2}, {3, 4}}\n{1, 0, 1}, {dtype = moth.bool}\n2.5, {requires_grad = true}",
   args = {
-    { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
-    { "dtype", "dtype", "element type; when absent the default one for numbers, bool for "
-      .. "booleans, i64 for int64s", optional = true },
-    { "device", "device", "device; default: the CPU, or the device of data that is a "
-      .. "tensor lies", optional = true },
-    { "bool", "requires_grad", "record gradients for it", default = false },
+    {"data", "data", "number, boolean, int64, tensor, or nested tables of them"},
+    {"dtype", "dtype", "element type; when absent the default one for numbers, bool for "
+     .. "booleans, i64 for int64s", optional = true},
+    {"device", "device", "device; default: the CPU, or the device of data that is a "
+     .. "tensor lies", optional = true},
+    {"bool", "requires_grad", "record gradients for it", default = false},
   },
   run = function(data, dtype, device, requires_grad)
     return (placed(M.convert("tensor", data, code_of(dtype)), device, requires_grad))
@@ -289,10 +289,10 @@ M.as_tensor = define {
   doc = "The data as a tensor. Returns a tensor of that dtype itself, with its history.",
   examples = "{1, 2, 3}\nmoth.ones(2), {dtype = moth.float64}",
   args = {
-    { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
-    { "dtype", "dtype", "element type; default: the dtype of the data", optional = true },
-    { "device", "device", "device; default: the CPU, or the device of data that is a "
-      .. "tensor lies", optional = true },
+    {"data", "data", "number, boolean, int64, tensor, or nested tables of them"},
+    {"dtype", "dtype", "element type; default: the dtype of the data", optional = true},
+    {"device", "device", "device; default: the CPU, or the device of data that is a "
+     .. "tensor lies", optional = true},
   },
   run = function(data, dtype, device)
     if not istensor(data) then
@@ -312,11 +312,11 @@ M.new_tensor = define {
   examples = "moth.ones(2, {dtype = moth.float64}), {{1, 2}, {3, 4}}\n"
     .. "moth.ones(2), {1, 0}, {dtype = moth.bool, requires_grad = false}",
   args = {
-    { "tensor", "input", "tensor with the dtype" },
-    { "data", "data", "number, boolean, int64, tensor, or nested tables of them" },
-    { "dtype", "dtype", "element type; default: the dtype of the input", optional = true },
-    { "device", "device", "device; default: the device of the input", optional = true },
-    { "bool", "requires_grad", "record gradients for it", default = false },
+    {"tensor", "input", "tensor with the dtype"},
+    {"data", "data", "number, boolean, int64, tensor, or nested tables of them"},
+    {"dtype", "dtype", "element type; default: the dtype of the input", optional = true},
+    {"device", "device", "device; default: the device of the input", optional = true},
+    {"bool", "requires_grad", "record gradients for it", default = false},
   },
   run = function(input, data, dtype, device, requires_grad)
     local x = M.convert("new_tensor", data, code_of(dtype) or lib.inspect(input).dtype)
@@ -327,13 +327,13 @@ M.new_tensor = define {
 -- x:new_zeros(2, 3), x:new_full({2, 3}, 7): with x's dtype by default.
 local function new_like(name, doc, example, fill)
   local rows = {
-    { "tensor", "input", "tensor with the dtype" },
-    { "shape", "size", "sizes" },
-    { "dtype", "dtype", "element type; default: the dtype of the input", optional = true },
-    { "device", "device", "device; default: the device of the input", optional = true },
-    { "bool", "requires_grad", "record gradients for it", default = false },
+    {"tensor", "input", "tensor with the dtype"},
+    {"shape", "size", "sizes"},
+    {"dtype", "dtype", "element type; default: the dtype of the input", optional = true},
+    {"device", "device", "device; default: the device of the input", optional = true},
+    {"bool", "requires_grad", "record gradients for it", default = false},
   }
-  if fill then table.insert(rows, 3, { "scalar", "fill_value", "value of every element" }) end
+  if fill then table.insert(rows, 3, {"scalar", "fill_value", "value of every element"}) end
   local op = ops[name]
   local function made(x, input, requires_grad, dtype, device)
     local found = lib.inspect(input)
@@ -370,11 +370,11 @@ M.frombuffer = define {
   examples = "'\\1\\2\\3\\4', {dtype = moth.uint8}\n'\\0\\0\\1\\0\\2\\0', "
     .. "{dtype = moth.int16, count = 1, offset = 2}",
   args = {
-    { "string", "buffer", "little-endian elements" },
-    { "dtype", "dtype", "element type; the default one when absent", optional = true },
-    { "int", "count", "number of elements; -1: all", default = -1 },
-    { "int", "offset", "bytes to skip", default = 0 },
-    { "bool", "requires_grad", "record gradients for it", default = false },
+    {"string", "buffer", "little-endian elements"},
+    {"dtype", "dtype", "element type; the default one when absent", optional = true},
+    {"int", "count", "number of elements; -1: all", default = -1},
+    {"int", "offset", "bytes to skip", default = 0},
+    {"bool", "requires_grad", "record gradients for it", default = false},
   },
   run = function(buffer, dtype, count, offset, requires_grad)
     local code = code_of(dtype) or default_dtype()

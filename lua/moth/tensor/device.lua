@@ -15,15 +15,15 @@ local C, ctx = lib.C, lib.ctx
 
 local device = {}
 
-local meta = { __name = "device" }
-meta.__index = { index = nil }
+local meta = {__name = "device"}
+meta.__index = {index = nil}
 function meta:__tostring() return self.name end
 function meta.__concat(a, b) return tostring(a) .. tostring(b) end
 
 local known = {}
 
 local function make(name, kind, index)
-  known[name] = setmetatable({ name = name, type = kind, index = index }, meta)
+  known[name] = setmetatable({name = name, type = kind, index = index}, meta)
   return known[name]
 end
 
@@ -79,7 +79,7 @@ function device.vary()
 end
 
 --- The core's number -> device.
-device.by_code = setmetatable({ [0] = make("cpu", "cpu") }, {
+device.by_code = setmetatable({[0] = make("cpu", "cpu")}, {
   __index = function(list, number)
     rawset(list, number, device.new("cuda", number - 1))
     return rawget(list, number)

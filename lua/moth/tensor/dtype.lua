@@ -7,21 +7,21 @@ local dtype = {}
 
 -- By the core's number: the name that is printed, then the aliases.
 local ROWS = {
-  [0] = { "bool" },
-  { "uint8" },
-  { "int8" },
-  { "int16", "short" },
-  { "int32", "int" },
-  { "int64", "long" },
-  { "float16", "half" },
-  { "bfloat16" },
-  { "float32", "float" },
-  { "float64", "double" },
+  [0] = {"bool"},
+  {"uint8"},
+  {"int8"},
+  {"int16", "short"},
+  {"int32", "int"},
+  {"int64", "long"},
+  {"float16", "half"},
+  {"bfloat16"},
+  {"float32", "float"},
+  {"float64", "double"},
 }
-local BYTES = { [0] = 1, 1, 1, 2, 4, 8, 2, 2, 4, 8 }
+local BYTES = {[0] = 1, 1, 1, 2, 4, 8, 2, 2, 4, 8}
 local FLOATS = 6 -- the first floating-point dtype
 
-local meta = { __name = "dtype" }
+local meta = {__name = "dtype"}
 meta.__index = meta
 function meta:__tostring() return "moth." .. self.name end
 

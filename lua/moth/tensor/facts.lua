@@ -53,7 +53,7 @@ function getters.layout(x) return getters.is_sparse(x) and "sparse_coo" or "stri
 
 -- Methods of a sparse tensor. For a dense tensor, the user has probably taken it for the results
 -- of max, sort or topk.
-for _, name in ipairs { "values", "indices" } do
+for _, name in ipairs {"values", "indices"} do
   getters[name] = function(x)
     if getters.is_sparse(x) then return (require("moth.sparse")[name]) end
     errors.raise(("a tensor has no field '%s', which a sparse one has as a method; the results of "
@@ -68,9 +68,9 @@ function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 local function parser(fname)
   local parse
   return function(...)
-    parse = parse or require "moth.binding.define".signature(fname, { { "tensor", "input",
-      "tensor" },
-      { "dim", "dim", "the dimension; all of them when absent", optional = true } })
+    parse = parse or require "moth.binding.define".signature(fname, {{"tensor", "input",
+      "tensor"},
+      {"dim", "dim", "the dimension; all of them when absent", optional = true}})
     local _, dim = parse(...)
     return dim
   end
@@ -180,4 +180,4 @@ end, getters.mT
 --- x:adjoint() is x.mH: the last two dimensions swapped.
 methods.adjoint = getters.mT
 
-return { methods = methods, getters = getters }
+return {methods = methods, getters = getters}

@@ -21,7 +21,7 @@ local C, ctx, Handle, ops, istensor = lib.C, lib.ctx, lib.Handle, bind.ops, lib.
 local I64 = C.MOTH_I64
 local Generator = class("Generator")
 
-local SEED = { "float", "seed", "integer from 0 to 2^53" }
+local SEED = {"float", "seed", "integer from 0 to 2^53"}
 
 local function checked_seed(fname, seed)
   if seed % 1 ~= 0 or seed < 0 or seed > 2 ^ 53 then
@@ -39,8 +39,8 @@ local function checked_state(fname, state)
 end
 
 Generator.signature = define.signature("Generator", {
-  { "float", "seed", "integer from 0 to 2^53", default = 0 },
-  { "device?", "device", "ignored: a generator works for every device" } })
+  {"float", "seed", "integer from 0 to 2^53", default = 0},
+  {"device?", "device", "ignored: a generator works for every device"}})
 
 --- moth.Generator{seed = n}: a new source of random numbers; the default seed is 0.
 -- @param seed   integer from 0 to 2^53
@@ -48,16 +48,16 @@ Generator.signature = define.signature("Generator", {
 function Generator:init(seed)
   checked_seed("Generator", seed)
   local values = ffi.new("int64_t[2]", seed, 0)
-  self.state = create.convert("Generator", { values[0], values[1] }, I64)
+  self.state = create.convert("Generator", {values[0], values[1]}, I64)
   C.moth_keep_always(ctx, self.state)
 end
 
-local parse_seed = define.signature("manual_seed", { SEED })
+local parse_seed = define.signature("manual_seed", {SEED})
 
 --- Starts the stream again from a seed. @return the generator
 function Generator:manual_seed(...)
   local seed = checked_seed("manual_seed", parse_seed(...))
-  return self:set_state(create.convert("manual_seed", { seed, 0 }, I64))
+  return self:set_state(create.convert("manual_seed", {seed, 0}, I64))
 end
 
 --- Starts the stream again from a seed taken from the clock. @return that seed
@@ -83,7 +83,7 @@ function Generator:__tostring()
   return "Generator{seed = " .. tostring(self:initial_seed()) .. "}"
 end
 
-local M = { Generator = Generator }
+local M = {Generator = Generator}
 
 local default
 
@@ -95,7 +95,7 @@ function M.default()
   if not default then
     local state = lib.adopt(h, status)
     C.moth_keep_always(ctx, state)
-    default = setmetatable({ state = state }, getmetatable(Generator()))
+    default = setmetatable({state = state}, getmetatable(Generator()))
   end
   return default
 end
@@ -106,7 +106,7 @@ M.manual_seed = define {
   doc = "Seeds the default random number generator.",
   examples = "7",
   outputs = "generator",
-  args = { SEED },
+  args = {SEED},
   run = function(seed)
     checked_seed("manual_seed", seed)
     local status = C.moth_seed(ctx, seed)

@@ -93,8 +93,8 @@ function methods.requires_grad_(x, on, ...)
     on = true
   elseif type(on) ~= "boolean" or select("#", ...) > 0 then
     parse_requires = parse_requires or require "moth.binding.define".signature("requires_grad_", {
-      { "tensor", "input", "tensor" },
-      { "bool", "requires_grad", "record gradients for it?", default = true } })
+      {"tensor", "input", "tensor"},
+      {"bool", "requires_grad", "record gradients for it?", default = true}})
     on = select(2, parse_requires(x, on, ...))
   end
   lib.check(C.moth_requires_grad(ctx, x, on and 1 or 0), "requires_grad_", x)
@@ -113,4 +113,4 @@ function methods.free(x)
   lib.check(C.moth_free(ctx, x), "free", x)
 end
 
-return { methods = methods, getters = getters, setters = setters }
+return {methods = methods, getters = getters, setters = setters}

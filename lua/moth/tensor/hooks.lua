@@ -12,7 +12,7 @@ local istensor, callable = lib.istensor, calls.is_callable
 local nodes = autograd.nodes
 local IS_LEAF = C.MOTH_IS_LEAF
 
-local weak = { __mode = "v" }
+local weak = {__mode = "v"}
 local hooks, methods = {}, {}
 hooks.methods = methods
 
@@ -62,9 +62,9 @@ local function add_hook(x, fn, kind, fname)
   local entry = nodes[id] or {}
   nodes[id], entry.leaf = entry, leaf
   entry[kind] = entry[kind] or {}
-  local hook = { fn = fn, output = output, tensor = setmetatable({ x }, weak) }
+  local hook = {fn = fn, output = output, tensor = setmetatable({x}, weak)}
   table.insert(entry[kind], hook)
-  return setmetatable({ hook = hook, id = id, kind = kind }, Removable)
+  return setmetatable({hook = hook, id = id, kind = kind}, Removable)
 end
 
 --- x:register_hook(fn): fn(grad, x) is called in each backward pass when the gradient of x is
@@ -116,14 +116,14 @@ local call_all = {
     for _, hook in ipairs(list) do
       local grad = not hook.removed and autograd.given(task, hook.output, "backward")
       if grad then
-        call_hook({ fn = hook.fn, name = "the hook" }, task, hook, grad, tensor_of(hook))
+        call_hook({fn = hook.fn, name = "the hook"}, task, hook, grad, tensor_of(hook))
       end
     end
   end,
   after = function(list)
     for _, hook in ipairs(list) do
       local x = not hook.removed and tensor_of(hook)
-      if x then call_after({ fn = hook.fn, name = "the hook" }, x) end
+      if x then call_after({fn = hook.fn, name = "the hook"}, x) end
     end
   end,
 }
@@ -133,7 +133,7 @@ local call_all = {
 function hooks.run(task, id, mode, kind)
   local list = nodes[id] and nodes[id][kind]
   if lib.capture then require("moth.capture.recording").hooked(id, kind, list) end
-  if list then autograd.under(mode, call_all[kind], { unpack(list) }, task) end
+  if list then autograd.under(mode, call_all[kind], {unpack(list)}, task) end
 end
 
 --- Calls the "after" hooks of x, a leaf whose gradient was added outside a backward pass.

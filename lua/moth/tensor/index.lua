@@ -26,7 +26,7 @@ local istensor = lib.istensor
 local M = {}
 
 --- A new dimension of size 1 in an index table.
-M.newaxis = setmetatable({}, { __tostring = function() return "moth.newaxis" end })
+M.newaxis = setmetatable({}, {__tostring = function() return "moth.newaxis" end})
 local newaxis = M.newaxis
 
 local info = ffi.new "moth_tensor_info"
@@ -196,7 +196,7 @@ local function walk(x, items)
       if not advanced then advanced = {} end
       if used == 0 then -- a 0-d mask: a dimension of size 0 or 1
         y = ops.unsqueeze(y, dim)
-        item = ops.reshape(item, { 1 })
+        item = ops.reshape(item, {1})
         used, source = 1, source - 1
       end
       advanced[dim] = item
@@ -238,8 +238,8 @@ end
 
 --- x[key] where key is a tensor: a mask or positions in the first dimension.
 function M.get_tensor(x, key)
-  if uses(key) == 0 then return M.get(x, { key }) end
-  return ops.index(x, { key })
+  if uses(key) == 0 then return M.get(x, {key}) end
+  return ops.index(x, {key})
 end
 
 -- v without leading dimensions of size 1, down to `most` dimensions: an assigned tensor may have
@@ -292,8 +292,8 @@ end
 
 --- x[key] = v where key is a tensor.
 function M.set_tensor(x, key, v)
-  if uses(key) == 0 then return M.set(x, { key }, v) end
-  put(x, { key }, v)
+  if uses(key) == 0 then return M.set(x, {key}, v) end
+  put(x, {key}, v)
 end
 
 return M

@@ -51,4 +51,4 @@ end
 --- The sizes as a new list.
 local function sizes_of(x, fname) return several(x, fname, lib.sizes) end
 
-return { own = own, inspect = inspect, several = several, sizes_of = sizes_of }
+return {own = own, inspect = inspect, several = several, sizes_of = sizes_of}

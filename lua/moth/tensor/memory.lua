@@ -40,7 +40,7 @@ memory.set_memory_limit = define {
   name = "set_memory_limit",
   doc = "Sets the limit in bytes of live tensors and cached blocks; 0 or none: no limit.",
   examples = "2^30",
-  args = { { "int?", "bytes", "limit of live bytes" } },
+  args = {{"int?", "bytes", "limit of live bytes"}},
   run = function(bytes)
     if bytes and bytes < 0 then
       errors.refuse("set_memory_limit", "bytes", "a size is not negative", bytes)
@@ -63,8 +63,8 @@ memory.set_memory_floor = define {
   doc = "Sets the bytes and tensors that may be created between two collections.",
   examples = "2^20, 8192",
   args = {
-    { "int", "bytes", "bytes", default = 2 ^ 20 },
-    { "int", "handles", "tensors", default = 8192 },
+    {"int", "bytes", "bytes", default = 2 ^ 20},
+    {"int", "handles", "tensors", default = 8192},
   },
   run = function(bytes, handles)
     if bytes < 0 or handles < 0 then
@@ -112,21 +112,21 @@ function memory.leaks()
       local tensor = lib.inspect(x)
       local bytes = tonumber(tensor.numel * tensor.itemsize)
       local name = C.moth_node_name(ctx, x)
-      local item = { tensor = x, text = errors.describe(x), bytes = bytes,
-                     history = name ~= nil and ffi.string(name) or nil }
+      local item = {tensor = x, text = errors.describe(x), bytes = bytes,
+                    history = name ~= nil and ffi.string(name) or nil}
       list[#list + 1] = item
       sizes[item] = bytes
     end
   end
   table.sort(list, function(a, b) return sizes[a] > sizes[b] end)
   t.tensors = list
-  return setmetatable(t, { __tostring = memory.report })
+  return setmetatable(t, {__tostring = memory.report})
 end
 
 --- The text that print shows for moth.leaks().
 function memory.report(t)
-  local lines = { ("%d tensors with a handle, %d in all; %d bytes live, %d nodes of graphs")
-    :format(t.live_handles, t.live_tensors, t.live_bytes, t.live_nodes) }
+  local lines = {("%d tensors with a handle, %d in all; %d bytes live, %d nodes of graphs")
+    :format(t.live_handles, t.live_tensors, t.live_bytes, t.live_nodes)}
   for i = 1, math.min(#t.tensors, 20) do
     local item = t.tensors[i]
     lines[#lines + 1] = ("  %10d bytes  %s%s"):format(item.bytes, item.text,

@@ -22,8 +22,8 @@ local huge = math.huge
 
 local M = {}
 
-local options = { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
-local defaults = { precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80 }
+local options = {precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80}
+local defaults = {precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80}
 
 local BOOL, FLOATS = C.MOTH_BOOL, C.MOTH_F16 -- FLOATS: the first floating-point dtype
 
@@ -36,10 +36,10 @@ function M.set_printoptions(settings)
   local errors = require "moth.error"
   local profiles = {
     default = defaults,
-    short = { precision = 2, threshold = 1000, edgeitems = 2, linewidth = 80 },
-    full = { precision = 4, threshold = huge, edgeitems = 3, linewidth = 80 },
+    short = {precision = 2, threshold = 1000, edgeitems = 2, linewidth = 80},
+    full = {precision = 4, threshold = huge, edgeitems = 3, linewidth = 80},
   }
-  local known = { "precision", "threshold", "edgeitems", "linewidth", "sci_mode", "profile" }
+  local known = {"precision", "threshold", "edgeitems", "linewidth", "sci_mode", "profile"}
   if type(settings) ~= "table" then
     errors.refuse("set_printoptions", "settings", "a table of named options is needed", settings)
   end
@@ -211,7 +211,7 @@ end
 -- @param kind  a word before the dtype, with a space, or ""
 -- @param more  text at the end; optional
 local function footer(x, info, sizes, kind, more)
-  local parts = { kind .. tostring(dtype.by_code[info.dtype]) }
+  local parts = {kind .. tostring(dtype.by_code[info.dtype])}
   if #sizes > 0 then parts[1] = parts[1] .. " of size " .. require("moth.tensor.size").text(sizes,
     "x") end
   if info.device > 0 then

@@ -7,7 +7,7 @@
 -- size; a dimension that does not exist raises.
 
 local methods = {}
-local Size = { __name = "Size" }
+local Size = {__name = "Size"}
 
 -- Called for fields that the list does not have.
 function Size.__index(self, key)
@@ -59,7 +59,7 @@ function M.is(value) return getmetatable(value) == Size end
 -- Raises if an element is no integer.
 function M.new(...)
   local list = ...
-  if type(list) ~= "table" then list = { ... } end
+  if type(list) ~= "table" then list = {...} end
   local size = {}
   for i = 1, #list do
     local n = list[i]

@@ -73,4 +73,4 @@ function methods.tolist(x)
   return build(1)
 end
 
-return { methods = methods }
+return {methods = methods}

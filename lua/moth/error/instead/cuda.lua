@@ -11,7 +11,7 @@ local SMI = "nvidia-smi reports it"
 local TENSOR = "moth.tensor(list, {dtype = moth.int64, device = \"cuda\"})"
 local LIBRARIES = "the command 'moth doctor' prints which GPU and libraries were found"
 
-return { ["moth.cuda"] = {
+return {["moth.cuda"] = {
   ["CUDAGraph graph_pool_handle make_graphed_callables is_current_stream_capturing graphs "
     .. "graph_annotations export_graph_data"] = "moth.cuda.graph(f) records a step and replays it",
   export_dot = "moth.summary prints a network, moth.profiler.profile what ran",
@@ -48,4 +48,4 @@ return { ["moth.cuda"] = {
   jiterator = "moth.kernel(f) compiles a function of elements",
   sparse = "moth.sparse_coo_tensor makes sparse tensors, on a GPU too",
   tunable = "the fastest kernels are chosen; moth.backends.cudnn.benchmark = true measures cuDNN's",
-} }
+}}

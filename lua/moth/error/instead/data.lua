@@ -2,11 +2,11 @@
 
 local PIPES = "moth.data.IterableDataset and moth.data.Dataset are written as classes"
 
-return { ["moth.data"] = {
+return {["moth.data"] = {
   default_convert = "samples hold tensors already, there are no arrays to convert",
   ["IterDataPipe DFIterDataPipe MapDataPipe DataChunk functional_datapipe argument_validation "
     .. "guaranteed_datapipes_determinism non_deterministic runtime_validation "
     .. "runtime_validation_disabled"] = PIPES,
   ["DistributedSampler distributed"] = "moth.data.Subset takes the positions of one part of a "
     .. "dataset",
-} }
+}}

@@ -47,7 +47,7 @@ local function is_method(name)
 end
 
 -- Namespaces whose functions PyTorch also has in torch itself.
-local SPACES = { "nn.functional", "linalg", "special", "fft" }
+local SPACES = {"nn.functional", "linalg", "special", "fft"}
 
 -- The hint for a function of torch that is derived from existing names.
 local function of_moth(name)
@@ -94,7 +94,7 @@ function instead.all()
   local list = {}
   for file in FILES:gmatch "%S+" do
     for path, rows in pairs(require("moth.error.instead." .. file)) do
-      for names, text in pairs(rows) do list[#list + 1] = { path, names, text } end
+      for names, text in pairs(rows) do list[#list + 1] = {path, names, text} end
     end
   end
   return list

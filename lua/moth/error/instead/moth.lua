@@ -20,7 +20,7 @@ local SYMBOLIC = "sizes are ordinary numbers: x:size(1)"
 local MODELS = "networks are written with moth.nn; moth.load reads their weights from .pth and "
   .. ".safetensors, moth.onnx.load whole networks"
 
-return { moth = {
+return {moth = {
   -- namespaces
   ["compile jit fx"] = FASTER,
   compiler = "nothing needs compiling; " .. FASTER,
@@ -206,4 +206,4 @@ return { moth = {
   ["DeserializationStorageContext SerializationStorageContext PyTorchFileReader "
     .. "PyTorchFileWriter"] =
     "moth.load reads .pth files, moth.save writes safetensors",
-} }
+}}

@@ -1,3 +1,3 @@
 --- ops.lua -- hints for names of torchvision.ops.
 
-return { ["moth.ops"] = {} }
+return {["moth.ops"] = {}}

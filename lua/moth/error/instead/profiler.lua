@@ -1,6 +1,6 @@
 --- profiler.lua -- hints for names of torch.profiler.
 
-return { ["moth.profiler"] = {
+return {["moth.profiler"] = {
   ["CuspyConfig PerformanceMetricsConfig ProfilerActivityConfig"] =
     "moth.profiler.profile takes its options as named arguments",
   ["DeviceType"] = "an event's device_time is above 0 if it ran on a GPU: "
@@ -9,4 +9,4 @@ return { ["moth.profiler"] = {
   ExecutionTraceObserver = "prof:export_chrome_trace(path) writes the events",
   ["kineto_available supported_activities"] = "moth.profiler.ProfilerActivity lists the activities",
   itt = "moth.profiler.record_function marks a part of a profile",
-} }
+}}

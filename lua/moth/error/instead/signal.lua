@@ -1,3 +1,3 @@
 --- signal.lua -- hints for names of torch.signal.
 
-return { ["moth.signal"] = {} }
+return {["moth.signal"] = {}}

@@ -1,3 +1,3 @@
 --- sparse.lua -- hints for names of torch.sparse.
 
-return { ["moth.sparse"] = {} }
+return {["moth.sparse"] = {}}

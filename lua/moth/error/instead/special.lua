@@ -1,3 +1,3 @@
 --- special.lua -- hints for names of torch.special.
 
-return { ["moth.special"] = {} }
+return {["moth.special"] = {}}

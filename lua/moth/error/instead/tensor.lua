@@ -11,7 +11,7 @@ local QUANTIZED = "there are no quantized dtypes; moth.fake_quantize_per_tensor_
 local DEVICE = "x.device is the CPU or a GPU: x.is_cuda"
 local MEMORY = "a tensor owns its memory; x:data_ptr(), x:storage_offset() and x.nbytes describe it"
 
-return { tensor = {
+return {tensor = {
   ["resize_ resize_as_ resize resize_as resize_as_sparse_ sparse_resize_ "
     .. "sparse_resize_and_clear_"] = SHAPE,
   repeat_ = "x:tile(2, 3) repeats, as a new tensor",
@@ -58,4 +58,4 @@ return { tensor = {
   ["eig symeig"] = "moth.linalg.eigh returns all eigenvalues of a symmetric matrix",
   ["eigenvalues eigenvectors Q R U S V Vh L LU P LD solution residuals logabsdet pivots info "
     .. "counts"] = "several results come one by one: local Q, R = moth.linalg.qr(x)",
-} }
+}}

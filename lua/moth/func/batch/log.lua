@@ -17,15 +17,15 @@ lib.declare "calls"
 
 local log = {}
 
-local EVENTS = { [0] = "op", "data", "detach", "requires", "read", "other" }
+local EVENTS = {[0] = "op", "data", "detach", "requires", "read", "other"}
 
 -- ---- ops ----
 
 local metas = {}
 
-local TENSOR = { tensor = true, ["tensor?"] = true, mask = true, index = true, ["index?"] = true,
-                 generator = true }
-local LIST = { tensors = true, indices = true }
+local TENSOR = {tensor = true, ["tensor?"] = true, mask = true, index = true, ["index?"] = true,
+                generator = true}
+local LIST = {tensors = true, indices = true}
 
 --- The description of an op for rules: {op, name, flags, nslots, nrows, args = list, by = name ->
 -- argument}, without `out` and `inplace`. An argument is {name, kind, slot, nslots, fallback,
@@ -35,12 +35,12 @@ function log.meta(op)
   local meta = metas[key]
   if meta then return meta end
   local info = C.moth_op_describe(op)
-  meta = { op = op, name = ffi.string(info.name), flags = tonumber(info.flags), by = {}, args = {},
-           nslots = tonumber(info.nslots), family = ffi.string(info.family) }
+  meta = {op = op, name = ffi.string(info.name), flags = tonumber(info.flags), by = {}, args = {},
+          nslots = tonumber(info.nslots), family = ffi.string(info.family)}
   for k = 0, info.nargs - 1 do
     local row = info.args[k]
-    local arg = { name = ffi.string(row.name), kind = ffi.string(row.kind), slot = row.slot,
-                  nslots = row.nslots, fallback = ffi.string(row.fallback) }
+    local arg = {name = ffi.string(row.name), kind = ffi.string(row.kind), slot = row.slot,
+                 nslots = row.nslots, fallback = ffi.string(row.fallback)}
     if arg.name ~= "out" and arg.name ~= "inplace" then
       arg.kind = arg.kind:gsub("^maybe_(.*)$", "%1?"):gsub("_", "-")
       arg.tensor, arg.list = TENSOR[arg.kind] or false, LIST[arg.kind] or false
@@ -70,8 +70,8 @@ local NUMBER = 0xffffffff -- marks a number in place of a version
 
 local function read(i, record, version)
   lib.check(C.moth_call_log_at(ctx, i, record), "vmap")
-  local entry = { event = EVENTS[record.event], tensors = {}, versions = {},
-                  recorded = record.recorded ~= 0, writes = record.writes ~= 0 }
+  local entry = {event = EVENTS[record.event], tensors = {}, versions = {},
+                 recorded = record.recorded ~= 0, writes = record.writes ~= 0}
   local n, nresults = record.ntensors, record.nresults
   local op, slots = record.op, record.slots
   for k = 1, n do
@@ -117,18 +117,18 @@ end
 -- Replaces autograd.grad during a log: one entry for the whole backward pass.
 local function differentiate(added, observer)
   return function(grad, outputs, inputs, options)
-    if lib.istensor(outputs) then outputs = { outputs } end
-    if lib.istensor(inputs) then inputs = { inputs } end
-    if lib.istensor(options.grad_outputs) then options.grad_outputs = { options.grad_outputs } end
-    local entry = { event = "grad", at = C.moth_call_log_count(ctx), outputs = outputs,
-                    inputs = inputs, options = options, recorded = C.moth_grad_mode(ctx, -1) == 1 }
+    if lib.istensor(outputs) then outputs = {outputs} end
+    if lib.istensor(inputs) then inputs = {inputs} end
+    if lib.istensor(options.grad_outputs) then options.grad_outputs = {options.grad_outputs} end
+    local entry = {event = "grad", at = C.moth_call_log_count(ctx), outputs = outputs,
+                   inputs = inputs, options = options, recorded = C.moth_grad_mode(ctx, -1) == 1}
     lib.observer, autograd.stopped = nil, observer.lost
     C.moth_call_log_pause(ctx, 1)
     local results = lib.pack(pcall(grad, outputs, inputs, options))
     C.moth_call_log_pause(ctx, 0)
     lib.observer, autograd.stopped = observer, false
     if not results[1] then error(results[2], 0) end
-    entry.results = { unpack(results, 2, results.n) }
+    entry.results = {unpack(results, 2, results.n)}
     added[#added + 1] = entry
     return unpack(results, 2, results.n)
   end

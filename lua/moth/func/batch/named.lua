@@ -35,14 +35,14 @@ local function to_shape(replay, entry)
   local x = replay:batched(entry.tensors[1])
   if not x then return nil end
   local shape = rules.shape(replay, entry.results[1])
-  return { (ops.reshape(x, shape)) }
+  return {(ops.reshape(x, shape))}
 end
 each_name("view reshape flatten ravel unflatten squeeze unsqueeze view_as reshape_as", to_shape)
 
 local function to_expanded(replay, entry)
   local y = entry.results[1]
   local x = rules.align(replay, entry.tensors[1], replay:facts(y).ndim)
-  return { (ops.expand(x, rules.shape(replay, y))) }
+  return {(ops.expand(x, rules.shape(replay, y)))}
 end
 each_name("expand broadcast_to expand_as", to_expanded)
 
@@ -50,43 +50,43 @@ function named.permute(replay, entry, meta)
   local ndim = replay:facts(entry.tensors[1]).ndim
   local dims = rules.shift(ints(entry, meta, "dims"), ndim)
   table.insert(dims, 1, 0)
-  return rules.run(replay, entry, meta, function(x) return replay:whole(x) end, { dims = dims })
+  return rules.run(replay, entry, meta, function(x) return replay:whole(x) end, {dims = dims})
 end
 
 function named.t(replay, entry)
   local x = replay:whole(entry.tensors[1])
-  if replay:facts(entry.tensors[1]).ndim < 2 then return { (ops.view_as(x, x)) } end
-  return { (ops.transpose(x, 2, 3)) }
+  if replay:facts(entry.tensors[1]).ndim < 2 then return {(ops.view_as(x, x))} end
+  return {(ops.transpose(x, 2, 3))}
 end
 
 -- The gradient of a sum, in the shape of the summed tensor.
 function named.spread(replay, entry, meta)
   local size = rules.shape(replay, entry.results[1])
   local ndim, dims = #size - 1, ints(entry, meta, "dim")
-  if ndim == 0 then return { (ops.view_as(replay:whole(entry.tensors[1]), entry.tensors[1])) } end
+  if ndim == 0 then return {(ops.view_as(replay:whole(entry.tensors[1]), entry.tensors[1]))} end
   if not dims or #dims == 0 then
     dims = {}
     for d = 1, ndim do dims[d] = d - 1 end
   end
   return rules.run(replay, entry, meta, function(x) return replay:whole(x) end,
-    { size = size, dim = rules.shift(dims, ndim) })
+    {size = size, dim = rules.shift(dims, ndim)})
 end
 
 function named.split(replay, entry, meta)
   local d, ndim = int(entry, meta, "dim"), replay:facts(entry.tensors[1]).ndim
   return rules.run(replay, entry, meta, function(x) return replay:whole(x) end,
-    { dim = (d < 0 and d + ndim or d) + 1 })
+    {dim = (d < 0 and d + ndim or d) + 1})
 end
 
 function named.roll(replay, entry, meta)
   local dims, x = ints(entry, meta, "dims"), entry.tensors[1]
   if dims and #dims > 0 then
     dims = rules.shift(dims, replay:facts(x).ndim)
-    return rules.run(replay, entry, meta, function(y) return replay:whole(y) end, { dims = dims })
+    return rules.run(replay, entry, meta, function(y) return replay:whole(y) end, {dims = dims})
   end
-  local flat = ops.reshape(replay:whole(x), { replay.size, replay:facts(x).numel })
-  local got = rules.run(replay, entry, meta, function() return flat end, { dims = { 1 } })
-  return got and { (ops.reshape(got[1], rules.shape(replay, x))) }
+  local flat = ops.reshape(replay:whole(x), {replay.size, replay:facts(x).numel})
+  local got = rules.run(replay, entry, meta, function() return flat end, {dims = {1}})
+  return got and {(ops.reshape(got[1], rules.shape(replay, x)))}
 end
 
 local function repeated(argument)
@@ -96,7 +96,7 @@ local function repeated(argument)
     while #counts < rank do table.insert(counts, 1, 1) end
     table.insert(counts, 1, 1)
     local aligned = rules.align(replay, x, rank)
-    return rules.run(replay, entry, meta, function() return aligned end, { [argument] = counts })
+    return rules.run(replay, entry, meta, function() return aligned end, {[argument] = counts})
   end
 end
 named["repeat"], named.tile = repeated "repeats", repeated "dims"
@@ -116,7 +116,7 @@ local function joins(further)
     end
     local d = int(entry, meta, "dim")
     return rules.run(replay, entry, meta, function(x) return replay:whole(x) end,
-      { dim = (d < 0 and d + ndim + further or d) + 1 })
+      {dim = (d < 0 and d + ndim + further or d) + 1})
   end
 end
 named.cat, named.stack = joins(0), joins(1)
@@ -127,8 +127,8 @@ named.cat, named.stack = joins(0), joins(1)
 -- first becomes a matrix, of one row or of one column.
 local function as_matrix(replay, x, rank, column)
   local y, facts = replay:batched(x), replay:facts(x)
-  local shape = { unpack(facts.shape) }
-  if facts.ndim == 1 then shape = column and { shape[1], 1 } or { 1, shape[1] } end
+  local shape = {unpack(facts.shape)}
+  if facts.ndim == 1 then shape = column and {shape[1], 1} or {1, shape[1]} end
   if y then
     while #shape < rank do table.insert(shape, 1, 1) end
     table.insert(shape, 1, replay.size)
@@ -148,7 +148,7 @@ local function of_two(one, other)
     local a, b = tensor(entry, meta, one), tensor(entry, meta, other)
     if replay:facts(a).dtype ~= replay:facts(b).dtype then return nil end
     local y = product(replay, a, b)
-    return y and { (ops.reshape(y, rules.shape(replay, entry.results[1]))) }
+    return y and {(ops.reshape(y, rules.shape(replay, entry.results[1])))}
   end
 end
 named.matmul, named.mm, named.bmm = of_two("input", "other"), of_two("input", "mat2"),
@@ -160,11 +160,11 @@ function named.outer(replay, entry, meta)
   local a, b = tensor(entry, meta, "input"), tensor(entry, meta, "vec2")
   local function side(x, column)
     local n, y = replay:facts(x).shape[1], replay:batched(x)
-    local shape = column and { n, 1 } or { 1, n }
+    local shape = column and {n, 1} or {1, n}
     if y then table.insert(shape, 1, replay.size) end
     return (ops.reshape(y or replay:value(x), shape))
   end
-  return { (ops.mul(side(a, true), side(b, false))) }
+  return {(ops.mul(side(a, true), side(b, false)))}
 end
 
 local function scaled(x, arg, entry)
@@ -185,13 +185,13 @@ local function added(one, other)
     end
     local shape = rules.shape(replay, entry.results[1])
     local own = replay:batched(a) or replay:batched(b)
-    local y = ops.reshape(product(replay, a, b), own and shape or { unpack(shape, 2) })
+    local y = ops.reshape(product(replay, a, b), own and shape or {unpack(shape, 2)})
     y = scaled(y, meta.by.alpha, entry)
     local at = meta.by.beta.slot
     if entry.slots[at].integer ~= 0 or entry.slots[at + 1].number ~= 0 then
       y = ops.add(scaled(rules.align(replay, x, #shape - 1), meta.by.beta, entry), y)
     end
-    return { own and y or ops.expand(y, shape) }
+    return {own and y or ops.expand(y, shape)}
   end
 end
 named.addmm, named.addmv, named.baddbmm = added("mat1", "mat2"), added("mat", "vec"),
@@ -209,14 +209,14 @@ function named.linear(replay, entry, meta)
   local shape = rules.shape(replay, entry.results[1])
   local columns, rows = replay:facts(w).shape[2], replay:facts(x).numel
   rows = columns > 0 and rows / columns or 0
-  local xs = ops.reshape(replay:value(x), replay:batched(x) and { replay.size, rows, columns }
-    or { rows, columns })
+  local xs = ops.reshape(replay:value(x), replay:batched(x) and {replay.size, rows, columns}
+    or {rows, columns})
   local y = ops.matmul(xs, ops.transpose(replay:value(w), -2, -1))
   if b then y = ops.add(y, rules.align(replay, b, 2)) end
   if entry.slots[meta.by.activation.slot].integer == rules.choice(meta, "activation", "relu") then
     y = ops.relu(y)
   end
-  return { (ops.reshape(y, shape)) }
+  return {(ops.reshape(y, shape))}
 end
 
 -- ---- positions ----
@@ -237,21 +237,21 @@ local function along_index(names, size)
     if not d then return nil end
     return rules.run(replay, entry, meta, function(x)
       return replay.numbers[x._slot] and x or replay:whole(x)
-    end, { dim = (d < 0 and d + ndim or d) + 1,
-           [size or "dim"] = size and rules.shape(replay, entry.results[1])
-             or (d < 0 and d + ndim or d) + 1 })
+    end, {dim = (d < 0 and d + ndim or d) + 1,
+          [size or "dim"] = size and rules.shape(replay, entry.results[1])
+             or (d < 0 and d + ndim or d) + 1})
   end
 end
-named.gather, named.gather_back = along_index { "input", "index" },
-  along_index({ "input", "index" }, "size")
-named.scatter, named.scatter_add = along_index { "input", "index", "src" },
-  along_index { "input", "index", "src" }
-named.scatter_reduce = along_index { "input", "index", "src" }
-named.take_along_dim = along_index { "input", "indices" }
+named.gather, named.gather_back = along_index {"input", "index"},
+  along_index({"input", "index"}, "size")
+named.scatter, named.scatter_add = along_index {"input", "index", "src"},
+  along_index {"input", "index", "src"}
+named.scatter_reduce = along_index {"input", "index", "src"}
+named.take_along_dim = along_index {"input", "indices"}
 
 -- The rows x[index] of each sample, along dimension d (from 0): index (k) with a batch.
 local function rows_of(replay, x, index, d, shape)
-  local full, ones = { replay.size, unpack(shape) }, { replay.size }
+  local full, ones = {replay.size, unpack(shape)}, {replay.size}
   local at = replay:whole(index)
   for k = 1, #shape do ones[k + 1] = k == d + 1 and shape[k] or 1 end
   return (ops.gather(replay:whole(x), d + 2, ops.add(ops.expand(ops.reshape(at, ones), full), 1)))
@@ -265,9 +265,9 @@ function named.index_select(replay, entry, meta)
   if not replay:batched(index) then
     return rules.run(replay, entry, meta, function(y)
       return y == index and replay:value(y) or replay:whole(y)
-    end, { dim = d + 1 })
+    end, {dim = d + 1})
   end
-  return { rows_of(replay, x, index, d, replay:facts(entry.results[1]).shape) }
+  return {rows_of(replay, x, index, d, replay:facts(entry.results[1]).shape)}
 end
 
 local function plain_embedding(entry, meta)
@@ -284,10 +284,10 @@ function named.embedding(replay, entry, meta)
   end
   if int(entry, meta, "padding_idx") then return nil end
   local count, width = replay:facts(index).numel, replay:facts(weight).shape[2]
-  local list = ops.reshape(replay:whole(index), { replay.size, count, 1 })
+  local list = ops.reshape(replay:whole(index), {replay.size, count, 1})
   local rows = ops.gather(replay:value(weight), 2, ops.add(ops.expand(list,
-    { replay.size, count, width }), 1))
-  return { (ops.reshape(rows, rules.shape(replay, entry.results[1]))) }
+    {replay.size, count, width}), 1))
+  return {(ops.reshape(rows, rules.shape(replay, entry.results[1])))}
 end
 
 -- Positions of each sample, in its first dimensions: the sample's number comes before them.
@@ -297,7 +297,7 @@ local function own_positions(replay, list)
     if not index or replay:facts(index).dtype ~= lib.C.MOTH_I64 then return nil end
     most = math.max(most, replay:facts(index).ndim)
   end
-  local shape = { replay.size }
+  local shape = {replay.size}
   for d = 1, most do shape[d + 1] = 1 end
   out[1] = ops.reshape(ops.arange(replay.size), shape)
   for k, index in ipairs(list) do out[k + 1] = rules.align(replay, index, most) end
@@ -307,7 +307,7 @@ end
 -- x[{...}] with positions that are equal for all samples and in consecutive dimensions. Otherwise
 -- their dimensions would come before the batch in the result.
 local function shared_positions(replay, list)
-  local out, ended, found = { false }, false, false
+  local out, ended, found = {false}, false, false
   for k, index in ipairs(list) do
     if index and ended then return nil end
     found = found or index
@@ -347,7 +347,7 @@ local function merged(rank_of)
     if facts.ndim ~= rank and not (facts.ndim == rank - 1 and rank > 2) then return nil end
     local y = replay:value(x)
     if facts.ndim == rank then
-      y = ops.reshape(y, { replay.size * facts.shape[1], unpack(facts.shape, 2) })
+      y = ops.reshape(y, {replay.size * facts.shape[1], unpack(facts.shape, 2)})
     end
     local got = rules.run(replay, entry, meta, function(z)
       return z == x and y or replay:value(z)
@@ -370,24 +370,24 @@ local function grouped(replay, entry, meta, transposed)
   local x, w, b = tensor(entry, meta, "input"), tensor(entry, meta, "weight"),
     tensor(entry, meta, "bias")
   local rank, size = spatial(meta), replay.size
-  local shape = { unpack(replay:facts(x).shape) }
+  local shape = {unpack(replay:facts(x).shape)}
   if #shape == rank - 1 then table.insert(shape, 1, 1) end
   if #shape ~= rank then return nil end
   local n, channels = shape[1], shape[2]
-  local xs = ops.reshape(replay:whole(x), { size, n, channels, unpack(shape, 3) })
-  xs = ops.reshape(ops.transpose(xs, 1, 2), { n, size * channels, unpack(shape, 3) })
-  local wide = { unpack(replay:facts(w).shape) }
+  local xs = ops.reshape(replay:whole(x), {size, n, channels, unpack(shape, 3)})
+  xs = ops.reshape(ops.transpose(xs, 1, 2), {n, size * channels, unpack(shape, 3)})
+  local wide = {unpack(replay:facts(w).shape)}
   wide[1] = size * wide[1]
   local ws = ops.reshape(replay:whole(w), wide)
-  local bs = b and ops.reshape(replay:whole(b), { -1 })
+  local bs = b and ops.reshape(replay:whole(b), {-1})
   local got = rules.run(replay, entry, meta, function(z)
     return z == x and xs or z == w and ws or bs
-  end, { groups = int(entry, meta, "groups") * size })
+  end, {groups = int(entry, meta, "groups") * size})
   if not got then return nil end
   local out = replay:facts(entry.results[1]).shape
   local filters = transposed and wide[2] * int(entry, meta, "groups") or wide[1] / size
-  local y = ops.reshape(got[1], { n, size, filters, unpack(out, #out - rank + 3) })
-  return { (ops.reshape(ops.transpose(y, 1, 2), rules.shape(replay, entry.results[1]))) }
+  local y = ops.reshape(got[1], {n, size, filters, unpack(out, #out - rank + 3)})
+  return {(ops.reshape(ops.transpose(y, 1, 2), rules.shape(replay, entry.results[1])))}
 end
 
 local function convolution(transposed)
@@ -410,12 +410,12 @@ local function affine(replay, entry, meta)
   local own = w and replay:batched(w) or b and replay:batched(b)
   local got = rules.run(replay, entry, meta, function(y)
     return y == x and replay:whole(x) or replay:value(y)
-  end, own and { weight = 0, [b and "bias" or "weight"] = 0 })
+  end, own and {weight = 0, [b and "bias" or "weight"] = 0})
   if not got or not own then return got end
   local rank, y = replay:facts(x).ndim, got[1]
   if w then y = ops.mul(y, rules.align(replay, w, rank)) end
   if b then y = ops.add(y, rules.align(replay, b, rank)) end
-  return { y }
+  return {y}
 end
 named.layer_norm, named.rms_norm = affine, affine
 
@@ -458,13 +458,13 @@ end
 -- The result of a loss from its elementwise losses, which have the batch first.
 local function reduced(replay, entry, meta, losses, count)
   local how = tonumber(entry.slots[meta.by.reduction.slot].integer)
-  if how == rules.choice(meta, "reduction", "none") then return { losses } end
+  if how == rules.choice(meta, "reduction", "none") then return {losses} end
   if rules.half(replay, entry.results[1]) then return nil end
-  local flat = ops.reshape(losses, { replay.size, -1 })
-  if how == rules.choice(meta, "reduction", "sum") then return { (ops.sum(flat, 2)) } end
+  local flat = ops.reshape(losses, {replay.size, -1})
+  if how == rules.choice(meta, "reduction", "sum") then return {(ops.sum(flat, 2))} end
   if how ~= rules.choice(meta, "reduction", "mean") then return nil end
-  if count then return { (ops.div(ops.sum(flat, 2), count)) } end
-  return { (ops.mean(flat, 2)) }
+  if count then return {(ops.div(ops.sum(flat, 2), count))} end
+  return {(ops.mean(flat, 2))}
 end
 
 local function pointwise(replay, entry, meta)
@@ -479,7 +479,7 @@ local function pointwise(replay, entry, meta)
   local got = rules.run(replay, entry, meta, function(x)
     if x == entry.tensors[1] or x == entry.tensors[2] then return replay:whole(x) end
     return rules.align(replay, x, most)
-  end, { reduction = rules.choice(meta, "reduction", "none") })
+  end, {reduction = rules.choice(meta, "reduction", "none")})
   if not got then return nil end
   return reduced(replay, entry, meta, got[1])
 end
@@ -497,16 +497,16 @@ local function classes(replay, entry, meta)
   local n = replay.size
   local xs, ts = replay:whole(x), replay:whole(target)
   if #shape > 1 then
-    xs = ops.reshape(xs, { n * shape[1], unpack(shape, 2) })
-    ts = ops.reshape(ts, { n * short[1], unpack(short, 2) })
+    xs = ops.reshape(xs, {n * shape[1], unpack(shape, 2)})
+    ts = ops.reshape(ts, {n * short[1], unpack(short, 2)})
   end
   local got = rules.run(replay, entry, meta, function(z)
     return z == x and xs or z == target and ts or replay:value(z)
-  end, { reduction = rules.choice(meta, "reduction", "none") })
+  end, {reduction = rules.choice(meta, "reduction", "none")})
   if not got then return nil end
-  local losses = ops.reshape(got[1], { n, unpack(short) })
+  local losses = ops.reshape(got[1], {n, unpack(short)})
   if not mean then return reduced(replay, entry, meta, losses) end
-  local counts = ops.ne(ops.reshape(ts, { n, -1 }), int(entry, meta, "ignore_index"))
+  local counts = ops.ne(ops.reshape(ts, {n, -1}), int(entry, meta, "ignore_index"))
   return reduced(replay, entry, meta, losses, ops.cast(ops.sum(counts, 2), losses.dtype))
 end
 named.cross_entropy, named.nll_loss = classes, classes
@@ -516,7 +516,7 @@ named.cross_entropy, named.nll_loss = classes, classes
 local function drawn(replay, entry, meta)
   if not replay.draws then return nil end
   return rules.run(replay, entry, meta, function(x) return replay:value(x) end,
-    { size = rules.shape(replay, entry.results[1]) })
+    {size = rules.shape(replay, entry.results[1])})
 end
 each_name("rand randn randint", drawn)
 

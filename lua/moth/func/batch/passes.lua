@@ -17,7 +17,7 @@ local function whole(replay) return function(x) return replay:whole(x) end end
 
 -- ---- views and their gradients ----
 
-local function with(first, list) return { first, unpack(list) } end
+local function with(first, list) return {first, unpack(list)} end
 
 local function reach(offset, sizes, strides)
   for d, size in ipairs(sizes) do offset = offset + math.max(size - 1, 0) * strides[d] end
@@ -33,14 +33,14 @@ local function geometry(replay, entry, meta)
     - math.min(base_offset, offset)
   return rules.run(replay, entry, meta, whole(replay), {
     base_size = with(replay.size, base_size), base_stride = with(span, base_stride),
-    size = with(replay.size, size), stride = with(span, stride) })
+    size = with(replay.size, size), stride = with(span, stride)})
 end
 each_name("strided_get strided_sum strided_put", geometry)
 
 local function of_size(argument)
   return function(replay, entry, meta)
     return rules.run(replay, entry, meta, whole(replay),
-      { [argument] = rules.shape(replay, entry.results[1]) })
+      {[argument] = rules.shape(replay, entry.results[1])})
   end
 end
 passes.pad_back = of_size "size"
@@ -49,23 +49,23 @@ function passes.row_place(replay, entry, meta)
   local d, shape = int(entry, meta, "dim"), rules.shape(replay, entry.results[1])
   if #shape == 1 then return nil end
   return rules.run(replay, entry, meta, whole(replay),
-    { dim = (d < 0 and d + #shape - 1 or d) + 1, size = shape })
+    {dim = (d < 0 and d + #shape - 1 or d) + 1, size = shape})
 end
 
 function passes.row_pick(replay, entry, meta)
   local d, ndim = int(entry, meta, "dim"), replay:facts(entry.tensors[1]).ndim
   if ndim == 0 then return nil end
-  return rules.run(replay, entry, meta, whole(replay), { dim = (d < 0 and d + ndim or d) + 1 })
+  return rules.run(replay, entry, meta, whole(replay), {dim = (d < 0 and d + ndim or d) + 1})
 end
 
 function passes.diag_embed(replay, entry, meta)
   local ndim = replay:facts(entry.results[1]).ndim
-  local dims = rules.shift({ int(entry, meta, "dim1"), int(entry, meta, "dim2") }, ndim)
-  return rules.run(replay, entry, meta, whole(replay), { dim1 = dims[1], dim2 = dims[2] })
+  local dims = rules.shift({int(entry, meta, "dim1"), int(entry, meta, "dim2")}, ndim)
+  return rules.run(replay, entry, meta, whole(replay), {dim1 = dims[1], dim2 = dims[2]})
 end
 
 function passes.trace(replay, entry)
-  return { (ops.sum(ops.diagonal(replay:whole(entry.tensors[1]), 0, 2, 3), 2)) }
+  return {(ops.sum(ops.diagonal(replay:whole(entry.tensors[1]), 0, 2, 3), 2))}
 end
 
 -- ---- products ----
@@ -76,11 +76,11 @@ local function outer_rows(replay, entry, sums)
     local facts = replay:facts(x)
     local width = facts.shape[facts.ndim]
     return ops.reshape(replay:value(x), replay:batched(x)
-      and { replay.size, width > 0 and facts.numel / width or 0, width }
-      or { width > 0 and facts.numel / width or 0, width })
+      and {replay.size, width > 0 and facts.numel / width or 0, width}
+      or {width > 0 and facts.numel / width or 0, width})
   end
   local left, right = rows(a), rows(b)
-  local got = { (ops.matmul(ops.transpose(left, -2, -1), right)) }
+  local got = {(ops.matmul(ops.transpose(left, -2, -1), right))}
   if sums then
     got[2] = ops.sum(left, -2)
     if not replay:batched(a) then
@@ -101,7 +101,7 @@ local function images(replay, entry, meta)
   local got = rules.run(replay, entry, meta, function(x)
     local facts, y = replay:facts(x), replay:whole(x)
     if ndim ~= rank then return y end
-    return (ops.reshape(y, { replay.size * facts.shape[1], unpack(facts.shape, 2) }))
+    return (ops.reshape(y, {replay.size * facts.shape[1], unpack(facts.shape, 2)}))
   end)
   for k, y in ipairs(entry.results) do
     if got and got[k] then got[k] = ops.reshape(got[k], rules.shape(replay, y)) end
@@ -117,11 +117,11 @@ local function same_weight(rank)
     local x = entry.tensors[1]
     if replay:facts(x).ndim ~= rank then return nil end
     local shape = replay:facts(x).shape
-    local xs = ops.reshape(replay:whole(x), { replay.size * shape[1], unpack(shape, 2) })
+    local xs = ops.reshape(replay:whole(x), {replay.size * shape[1], unpack(shape, 2)})
     local got = rules.run(replay, entry, meta, function(y)
       return y == x and xs or replay:value(y)
     end)
-    return got and { (ops.reshape(got[1], rules.shape(replay, entry.results[1]))) }
+    return got and {(ops.reshape(got[1], rules.shape(replay, entry.results[1])))}
   end
 end
 passes.conv2d_input, passes.conv3d_input = same_weight(4), same_weight(5)
@@ -133,10 +133,10 @@ local function filters(rank)
     if replay:facts(entry.tensors[1]).ndim ~= rank then return nil end
     local got = rules.run(replay, entry, meta, function(x)
       local shape = replay:facts(x).shape
-      local y = ops.reshape(replay:whole(x), { size, n, unpack(shape, 2) })
-      return (ops.reshape(ops.transpose(y, 1, 2), { n, size * shape[2], unpack(shape, 3) }))
-    end, { groups = int(entry, meta, "groups") * size })
-    return got and { (ops.reshape(got[1], rules.shape(replay, entry.results[1]))) }
+      local y = ops.reshape(replay:whole(x), {size, n, unpack(shape, 2)})
+      return (ops.reshape(ops.transpose(y, 1, 2), {n, size * shape[2], unpack(shape, 3)}))
+    end, {groups = int(entry, meta, "groups") * size})
+    return got and {(ops.reshape(got[1], rules.shape(replay, entry.results[1])))}
   end
 end
 passes.conv2d_weight, passes.conv3d_weight = filters(4), filters(5)
@@ -152,7 +152,7 @@ local function at_positions(replay, entry, meta)
   local d = int(entry, meta, "dim")
   return rules.run(replay, entry, meta, function(x)
     return x == index and replay:value(x) or replay:whole(x)
-  end, { dim = (d < 0 and d + ndim or d) + 1 })
+  end, {dim = (d < 0 and d + ndim or d) + 1})
 end
 each_name("index_add index_copy index_fill", at_positions)
 
@@ -171,8 +171,8 @@ passes.isin, passes.bucketize = among "test_elements", among "boundaries"
 -- The maximum of all elements is the maximum along all dimensions: equal elements share gradients.
 local function of_all(op)
   return function(replay, entry)
-    return { (ops[op](ops.reshape(replay:whole(entry.tensors[1]), { replay.size,
-      replay:facts(entry.tensors[1]).numel }), 2)) }
+    return {(ops[op](ops.reshape(replay:whole(entry.tensors[1]), {replay.size,
+      replay:facts(entry.tensors[1]).numel}), 2))}
   end
 end
 passes.max_all, passes.min_all = of_all "amax", of_all "amin"

@@ -27,9 +27,9 @@ Replay.__index = Replay
 -- ---- tensors of the log ----
 
 local function facts_from(t)
-  return { ndim = t.ndim, shape = lib.sizes(t), dtype = t.dtype, numel = tonumber(t.numel),
-           storage = tonumber(t.storage), requires = bit.band(t.flags, GRAD) ~= 0,
-           version = tonumber(t.version) }
+  return {ndim = t.ndim, shape = lib.sizes(t), dtype = t.dtype, numel = tonumber(t.numel),
+          storage = tonumber(t.storage), requires = bit.band(t.flags, GRAD) ~= 0,
+          version = tonumber(t.version)}
 end
 
 local function inspect(x) return (look.several(x, "vmap", facts_from)) end
@@ -56,7 +56,7 @@ end
 function Replay:whole(x)
   local y = self.values[x._slot]
   if y then return y end
-  return (ops.expand(self:value(x), { self.size, unpack(self:facts(x).shape) }))
+  return (ops.expand(self:value(x), {self.size, unpack(self:facts(x).shape)}))
 end
 
 -- Stops the replay. @return nothing
@@ -272,8 +272,8 @@ end
 local function copies(self, list)
   local out = {}
   for k, y in ipairs(list) do
-    local expanded = ops.expand(y, { self.size, unpack(inspect(y).shape) })
-    out[k] = ops.clone(expanded, { memory_format = "contiguous_format" })
+    local expanded = ops.expand(y, {self.size, unpack(inspect(y).shape)})
+    out[k] = ops.clone(expanded, {memory_format = "contiguous_format"})
   end
   return out
 end
@@ -359,15 +359,15 @@ local function run_grad(self, entry)
       if batched then grads[i] = ops.movedim(grads[i], 2, 1) end
     end
   end
-  local got = { autograd.grad(outputs, inputs, { grad_outputs = grads,
+  local got = {autograd.grad(outputs, inputs, {grad_outputs = grads,
     retain_graph = options.retain_graph, create_graph = options.create_graph, allow_unused = true,
-    is_grads_batched = batched, materialize_grads = options.materialize_grads }) }
+    is_grads_batched = batched, materialize_grads = options.materialize_grads})}
   for i = 1, #entry.inputs do
     local as, is = entry.results[i], got[i]
     if (as == nil) ~= (is == nil) then stop() end
     if as ~= nil then
       if batched then is = ops.movedim(is, 2, 1) end
-      if not fits(self, { is }, { as }, true) then stop() end
+      if not fits(self, {is}, {as}, true) then stop() end
       self.values[as._slot] = is
     end
   end
@@ -421,10 +421,10 @@ local replay = {}
 -- @return for each output its batch value, or false if it equals the first sample's for all
 -- samples; nil if the log cannot be replayed
 function replay.run(task)
-  local self = setmetatable({ size = task.size, known = {}, values = {}, numbers = {},
+  local self = setmetatable({size = task.size, known = {}, values = {}, numbers = {},
     first = task.first, randomness = task.randomness, draws = task.draws,
     out = lib.handles(RESULTS), slots = lib.slots(SLOTS), mode = C.moth_grad_mode(ctx, -1) == 1,
-    pass = task.pass }, Replay)
+    pass = task.pass}, Replay)
   for i, x in ipairs(task.inputs) do self.values[x._slot] = task.values[i] end
   if task.pass then
     for _, entry in ipairs(task.entries) do entry.recorded = self.mode end

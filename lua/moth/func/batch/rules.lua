@@ -114,7 +114,7 @@ function rules.align(replay, x, rank)
   if not y then return replay:value(x) end
   local facts = replay:facts(x)
   if facts.ndim == rank then return y end
-  local shape = { replay.size }
+  local shape = {replay.size}
   for _ = 1, rank - facts.ndim do shape[#shape + 1] = 1 end
   for d = 1, facts.ndim do shape[#shape + 1] = facts.shape[d] end
   return (ops.reshape(y, shape))
@@ -122,7 +122,7 @@ end
 
 --- The shape of a result without the batch.
 function rules.shape(replay, y)
-  return { replay.size, unpack(replay:facts(y).shape) }
+  return {replay.size, unpack(replay:facts(y).shape)}
 end
 
 -- Returns true if the batch would change the result's dtype: a 0-d tensor does not decide the
@@ -198,18 +198,18 @@ local function along(replay, entry, meta)
   local got = call(replay, entry, meta, function(x)
     local y = replay:whole(x)
     if rank == ndim then return y end
-    return (ops.reshape(y, { replay.size, replay:facts(x).numel }))
+    return (ops.reshape(y, {replay.size, replay:facts(x).numel}))
   end, edits)
   if rank ~= ndim then return reshaped(replay, entry, got) end
   return got
 end
 
 -- The argument kinds for which `along` applies, if no other argument counts dimensions or sizes.
-local ALONG = { dim = true, ["dim?"] = true, dims = true }
-local NEUTRAL = { tensor = true, mask = true, bool = true, float = true, ["float?"] = true,
-                  dtype = true, enum = true, int = true, ["int?"] = true, position = true,
-                  scalar = true, element = true, ignored = true, device = true, generator = true,
-                  ["tensor?"] = true }
+local ALONG = {dim = true, ["dim?"] = true, dims = true}
+local NEUTRAL = {tensor = true, mask = true, bool = true, float = true, ["float?"] = true,
+                 dtype = true, enum = true, int = true, ["int?"] = true, position = true,
+                 scalar = true, element = true, ignored = true, device = true, generator = true,
+                 ["tensor?"] = true}
 
 -- Returns true if a rule knows the kinds of all arguments, and at least one is in `wanted`.
 local function made_of(meta, wanted)
@@ -222,10 +222,10 @@ local function made_of(meta, wanted)
 end
 
 -- Ops whose dimensions count those of the result, or say more than where the op works.
-local OTHER_DIMS = { flatten = true, unsqueeze = true, squeeze = true, diag_embed = true,
-                     repeat_interleave = true, unique_all = true, permute = true, roll = true,
-                     row_pick = true, row_place = true, spread = true, fft_c2r = true,
-                     fft_r2c = true, fft_c2c = true }
+local OTHER_DIMS = {flatten = true, unsqueeze = true, squeeze = true, diag_embed = true,
+                    repeat_interleave = true, unique_all = true, permute = true, roll = true,
+                    row_pick = true, row_place = true, spread = true, fft_c2r = true,
+                    fft_r2c = true, fft_c2c = true}
 
 -- ---- rule lookup ----
 

@@ -17,7 +17,7 @@ local concat, format = table.concat, string.format
 
 local stubs = {}
 
-local OPERATORS = { "add", "sub", "mul", "div", "mod", "pow" }
+local OPERATORS = {"add", "sub", "mul", "div", "mod", "pow"}
 
 local paths, type_of, type_of_arg = types.paths, types.of, types.of_argument
 
@@ -103,7 +103,7 @@ local function overloads(sig, first, table_type, own, result)
   end
   local row = #args == 1 and args[1].row.name
   if first == 1 and (row == "modules" or row == "tensors") then
-    add { "...: " .. (row == "modules" and "moth.nn.Module" or "moth.Tensor") .. "|" .. table_type }
+    add {"...: " .. (row == "modules" and "moth.nn.Module" or "moth.Tensor") .. "|" .. table_type}
   end
   return out
 end
@@ -184,7 +184,7 @@ local function add_call(out, space, path, name, fn)
     names = add_signature(out, sig, 1, table_types[fn], nil, types.results(sig, fn))
   else
     names = add_plain(out, class.written(fn), false,
-      { types.functions[name] or name:find "^is_" and "boolean" or "any" })
+      {types.functions[name] or name:find "^is_" and "boolean" or "any"})
   end
   add_function(out, space, name, names)
 end
@@ -199,14 +199,14 @@ local function methods_of(object)
     local fn = object[name]
     if name:find "^%a" and name ~= "signature" and name ~= "init"
        and not (base and rawequal(base[name], fn)) then
-      list[#list + 1] = { name, fn }
+      list[#list + 1] = {name, fn}
     end
   end
   return list, base
 end
 
-local DISTRIBUTION = { mean = "moth.Tensor", stddev = "moth.Tensor", variance = "moth.Tensor",
-  mode = "moth.Tensor", support = "moth.distributions.constraints.Constraint" }
+local DISTRIBUTION = {mean = "moth.Tensor", stddev = "moth.Tensor", variance = "moth.Tensor",
+  mode = "moth.Tensor", support = "moth.distributions.constraints.Constraint"}
 
 -- The fields of an instance: a list of {name, type}.
 local function fields_of(object, instance, sig)
@@ -222,9 +222,9 @@ local function fields_of(object, instance, sig)
   if paths[object] == "moth.distributions.Distribution" then known = DISTRIBUTION end
   if paths[object] == "moth.nn.Module" then
     known.training = "boolean"
-    list[1], list[2] = { "[integer]", "any" }, { "[table]", "any" }
+    list[1], list[2] = {"[integer]", "any"}, {"[table]", "any"}
   elseif not instance then
-    list[1] = { "[string]", "any" }
+    list[1] = {"[string]", "any"}
   end
   for name, value in pairs(instance or {}) do add(name, value) end
   for _, arg in ipairs(instance and sig and sig.args or {}) do
@@ -235,7 +235,7 @@ local function fields_of(object, instance, sig)
     for _, row in ipairs(instance:_members()) do add(row[1], row[2]) end
     for _, row in ipairs(instance:_children()) do add(row[1], row[2]) end
   end
-  for name, of in pairs(known) do list[#list + 1] = { name, of } end
+  for name, of in pairs(known) do list[#list + 1] = {name, of} end
   table.sort(list, function(a, b) return a[1] < b[1] end)
   return list
 end
@@ -263,7 +263,7 @@ end
 -- A method of instances; its class is called `own` in the file.
 local function add_method(out, name, fn)
   local sig = bind.signature(class.written(fn))
-  local results = { types.methods[name] or "any" }
+  local results = {types.methods[name] or "any"}
   out[#out + 1] = ""
   doc_lines(out, sentence(help.doc(fn)))
   local names
@@ -340,8 +340,8 @@ local described = {} -- class -> true, once its type is written
 local function page_of(place)
   local space, path = places.space(place), place.path
   local name_of_space = parameter(path:match "[%w_]+$")
-  local out = { "---@meta " .. path, "-- Made by `moth docs --stubs`: " .. place.doc .. ".", "",
-    "---@class " .. path, format("local %s = {}", name_of_space) }
+  local out = {"---@meta " .. path, "-- Made by `moth docs --stubs`: " .. place.doc .. ".", "",
+    "---@class " .. path, format("local %s = {}", name_of_space)}
   for _, name in ipairs(places.names(place)) do
     local value = space[name]
     if class.isclass(value) and not described[value] then
@@ -379,14 +379,14 @@ local COMMON = [[
 
 -- The file of tensors: fields, operators, methods.
 local function tensor_page()
-  local out = { "---@meta moth.Tensor", "-- Made by `moth docs --stubs`: tensors.", "", COMMON,
-    "---@class moth.Tensor" }
+  local out = {"---@meta moth.Tensor", "-- Made by `moth docs --stubs`: tensors.", "", COMMON,
+    "---@class moth.Tensor"}
   local known = fields.of "x"
   for _, name in ipairs(known.names) do
     out[#out + 1] = format("---@field %s %s %s", name, types.fields[name] or "moth.Tensor",
       (known.docs[name]:gsub("%s+", " ")))
   end
-  for _, key in ipairs { "integer", "table", "moth.Tensor" } do
+  for _, key in ipairs {"integer", "table", "moth.Tensor"} do
     out[#out + 1] = format("---@field [%s] moth.Tensor", key)
   end
   for _, name in ipairs(OPERATORS) do
@@ -398,7 +398,7 @@ local function tensor_page()
   for _, name in ipairs(require("moth.tensor").names(true)) do
     if not seen[name] and name:find "^%a" then names[#names + 1], seen[name] = name, true end
   end
-  for _, name in ipairs { "int", "short" } do
+  for _, name in ipairs {"int", "short"} do
     if not seen[name] then names[#names + 1] = name end
   end
   table.sort(names)
@@ -415,7 +415,7 @@ local function tensor_page()
     else
       local result = types.tensor_methods[name] or "moth.Tensor"
       add_function(out, "Tensor", name,
-        add_plain(out, fn, true, result ~= "" and { result } or {}), true)
+        add_plain(out, fn, true, result ~= "" and {result} or {}), true)
     end
   end
   out[#out + 1] = "\nreturn Tensor"
@@ -425,7 +425,7 @@ end
 --- The annotation files: a table of name -> text.
 function stubs.pages()
   table_types, described = {}, {}
-  tables = { "---@meta moth.Args", "-- Made by `moth docs --stubs`: tables of named arguments." }
+  tables = {"---@meta moth.Args", "-- Made by `moth docs --stubs`: tables of named arguments."}
   for _, row in ipairs(places.classes()) do
     local place = row.path:gsub("^moth%.", "")
     paths[row.value] = "moth." .. place

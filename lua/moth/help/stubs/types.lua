@@ -86,7 +86,7 @@ function types.of_argument(arg)
   local name, known = arg.row.name, nil
   local sizes = name:match "^int%d"
   if arg.choices then
-    local list = { sizes and INTS }
+    local list = {sizes and INTS}
     for _, choice in ipairs(arg.choices) do list[#list + 1] = format("%q", choice) end
     known = concat(list, "|")
   elseif sizes then
@@ -100,16 +100,16 @@ end
 -- The names that examples use. Their output is dropped.
 local function environment()
   local moth = require "moth"
-  local known = { moth = moth, nn = moth.nn, F = moth.nn.functional, optim = moth.optim,
-                  data = moth.data, print = function() end }
-  return setmetatable(known, { __index = _G })
+  local known = {moth = moth, nn = moth.nn, F = moth.nn.functional, optim = moth.optim,
+                 data = moth.data, print = function() end}
+  return setmetatable(known, {__index = _G})
 end
 
 local function run(code, fn)
   local chunk, names = loadstring(code, "=example"), environment()
-  if not chunk then return { n = 0 } end
+  if not chunk then return {n = 0} end
   names.fn = fn
-  local function packed(fine, ...) return { n = fine and select("#", ...) or 0, ... } end
+  local function packed(fine, ...) return {n = fine and select("#", ...) or 0, ...} end
   return packed(pcall(setfenv(chunk, names)))
 end
 
@@ -120,17 +120,17 @@ local function types_of(values)
 end
 
 -- Calls that change Moth's settings are not run.
-local SETTINGS = { "^load", "^progress$", "^set_", "^use_", "^manual_seed", "^save", "^seed$",
-  "_memory$", "^reset_" }
+local SETTINGS = {"^load", "^progress$", "^set_", "^use_", "^manual_seed", "^save", "^seed$",
+  "_memory$", "^reset_"}
 
 --- Runs the first example of a function. Returns the results and `n`, their number; 0 if there is
 -- no example, or only examples that change Moth's settings.
 function types.example(sig, fn)
   for _, pattern in ipairs(sig.lua and SETTINGS or {}) do
-    if sig.name:match("[%w_]+$"):find(pattern) then return { n = 0 } end
+    if sig.name:match("[%w_]+$"):find(pattern) then return {n = 0} end
   end
   local first = (sig.examples or ""):match "[^\n]+"
-  if not first then return { n = 0 } end
+  if not first then return {n = 0} end
   return run("return fn(" .. first:gsub("%s*%-%- domain:.*$", "") .. ")", fn)
 end
 
@@ -143,7 +143,7 @@ function types.results(sig, fn)
   end
   list = types_of(types.example(sig, fn))
   for i = #list + 1, #sig.outputs do list[i] = "any" end
-  return #list > 0 and list or { "any" }
+  return #list > 0 and list or {"any"}
 end
 
 --- Runs the example of a class.
@@ -160,8 +160,8 @@ function types.observed(object, path, sig)
     if class.isinstance(made, require("moth.nn.module")) and type(made.forward) == "function" then
       local forward = made.forward
       made.forward = function(...)
-        local given, found = { n = select("#", ...), ... }, nil
-        local function keep(...) found = { n = select("#", ...), ... } return ... end
+        local given, found = {n = select("#", ...), ...}, nil
+        local function keep(...) found = {n = select("#", ...), ...} return ... end
         local function ran(...) taken, results = types_of(given), types_of(found) return ... end
         return ran(keep(forward(...)))
       end
