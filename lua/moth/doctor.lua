@@ -103,7 +103,7 @@ function doctor.gpus(lib)
   for name, text in ffi.string(room):gmatch("([^\t\n]*)\t([^\n]*)") do
     rows[#rows + 1] = {name, text}
   end
-  local cuda = require("moth.cuda")
+  local cuda = require "moth.cuda"
   local count = tonumber(C.moth_device_count(ctx))
   if count < 0 then rows[#rows + 1] = {"GPU", ffi.string(C.moth_error(ctx, 1))} end
   for i = 0, count - 1 do

@@ -203,7 +203,7 @@ moth.names = select(2, lazy.namespace("moth", moth, rows, {
 getmetatable(moth).__tostring = function() return moth._VERSION end
 
 function anchor.hint(message) -- for the launcher
-  return (require "moth.error.hint"(message))
+  return (require("moth.error.hint")(message))
 end
 require "moth.tensor" -- the metatype of handles
 for name, module in pairs(package.loaded) do -- loaded earlier by the host

@@ -14,7 +14,7 @@ local lib = require "moth.binding.lib"
 local C, ctx = lib.C, lib.ctx
 local frames = autograd.frames
 
-local M = {}
+local autocast = {}
 
 local OFF = -1
 
@@ -109,7 +109,7 @@ end
 -- in PyTorch; training then needs moth.amp.GradScaler), or false: no casts inside; optional
 -- before f
 -- @param enabled  only by name; false: no casts inside (default true)
-function M.autocast(device_type, dtype, f, ...)
+function autocast.autocast(device_type, dtype, f, ...)
   if is_names(device_type) then return begin(code_of_names(nil, device_type), dtype, f, ...) end
   if is_names(dtype) then return begin(code_of_names(device_type, dtype), f, ...) end
   if calls.is_callable(dtype) then return begin(code_of(device_type), dtype, f, ...) end
@@ -117,6 +117,6 @@ function M.autocast(device_type, dtype, f, ...)
 end
 
 --- Returns true if ops cast their inputs for mixed precision now.
-function M.is_autocast_enabled() return C.moth_autocast(ctx, -2) ~= OFF end
+function autocast.is_autocast_enabled() return C.moth_autocast(ctx, -2) ~= OFF end
 
-return M
+return autocast

@@ -16,7 +16,7 @@ local lib = require "moth.binding.lib"
 local C, ctx = lib.C, lib.ctx
 local frames, ANOMALY = autograd.frames, lib.modes.anomaly
 
-local M = {}
+local anomaly = {}
 
 local MOST = 100000 -- stored lines; above it the older half is dropped
 
@@ -64,12 +64,12 @@ local function trace(x)
 end
 
 --- Stores the line of the node that a Function has just created.
-function M.made(id) note_node(id, errors.where() or "?") end
+function anomaly.made(id) note_node(id, errors.where() or "?") end
 
 --- Raises if a gradient that a Function's backward returned contains NaN.
-function M.refuse_nan(name, grads)
-  if not M.is_anomaly_enabled() then return end
-  local ops = require "moth.binding.bind".ops
+function anomaly.refuse_nan(name, grads)
+  if not anomaly.is_anomaly_enabled() then return end
+  local ops = require("moth.binding.bind").ops
   for i = 1, grads.n do
     local x = grads[i]
     if x ~= nil and ops.any(ops.isnan(x)):item() then
@@ -81,7 +81,7 @@ end
 local saved_out = ffi.new "uint32_t[1]"
 
 --- The addition to the message of a node's error, or nil.
-function M.note(id)
+function anomaly.note(id)
   local text = made[id] and "; recorded at " .. made[id] or ""
   local storage = tonumber(C.moth_error_storage(ctx, saved_out))
   local list, saved = writes[storage], saved_out[0]
@@ -96,16 +96,16 @@ end
 
 -- Stores lines while the mode is on in any coroutine, also in a suspended one.
 local function watch()
-  local on = M.is_anomaly_enabled()
+  local on = anomaly.is_anomaly_enabled()
   if not on and autograd.anomaly and lib.others_set and lib.others_set() then return end
-  autograd.anomaly = on and M
+  autograd.anomaly = on and anomaly
   lib.trace = on and trace or nil
   if not on then forget() end
 end
 
 --- Turns anomaly mode on or off.
 -- @param on boolean
-function M.set_detect_anomaly(on)
+function anomaly.set_detect_anomaly(on)
   if type(on) ~= "boolean" then
     errors.refuse("set_detect_anomaly", "on", "a boolean is needed", on)
   end
@@ -115,7 +115,7 @@ function M.set_detect_anomaly(on)
 end
 
 --- Returns true if anomaly mode is on.
-function M.is_anomaly_enabled() return C.moth_mode(ctx, ANOMALY, lib.modes.ask) == 1 end
+function anomaly.is_anomaly_enabled() return C.moth_mode(ctx, ANOMALY, lib.modes.ask) == 1 end
 
 local function pass_on(f, ...)
   watch()
@@ -129,11 +129,11 @@ local function restore(ok, ...)
 end
 
 --- Calls f(...) in anomaly mode and returns its results.
-function M.detect_anomaly(f, ...)
+function anomaly.detect_anomaly(f, ...)
   if not calls.is_callable(f) then
     errors.refuse("detect_anomaly", "f", "a function is needed", f, "E_TYPE")
   end
   return restore(pcall(frames.run, 1, "detect_anomaly", ANOMALY, pass_on, f, ...))
 end
 
-return M
+return anomaly

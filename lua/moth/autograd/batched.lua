@@ -78,7 +78,7 @@ local function replayed(run, entries, row, first, id)
     end
   end
   local mode = run.options.create_graph and autograd.enable_grad or autograd.no_grad
-  local got = mode(require "moth.func.batch.replay".run, {size = run.size, entries = entries,
+  local got = mode(require("moth.func.batch.replay").run, {size = run.size, entries = entries,
     inputs = row, values = run.grads, outputs = outputs, first = id, pass = true})
   if not got then return nil end
   for k, y in ipairs(outputs) do
@@ -96,7 +96,7 @@ local function at_once(run)
   for name, value in pairs(run.options) do options[name] = value end
   -- A logged pass must not use fused code, which is not in the list of ops.
   options.grad_outputs, options.retain_graph, options.create_graph = row, true, true
-  local results = require "moth.func.batch.log".with(true, function()
+  local results = require("moth.func.batch.log").with(true, function()
     first = {run.grad(run.outputs, run.inputs, options)}
   end, function(entries) return entries and replayed(run, entries, row, first, id) or false end)
   for i = 1, first and not run.options.create_graph and #run.inputs or 0 do

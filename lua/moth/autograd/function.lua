@@ -28,7 +28,7 @@ local lib = require "moth.binding.lib"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local istensor = lib.istensor
 
-local M = {}
+local functions = {}
 
 -- ---- ctx ----
 
@@ -57,7 +57,7 @@ end
 -- ctx.needs_input_grad, a list that is true for each argument of forward that needs a gradient,
 -- and in backward ctx.saved_tensors, the list of the tensors that forward saved.
 local FunctionCtx = class("FunctionCtx")
-M.FunctionCtx = FunctionCtx
+functions.FunctionCtx = FunctionCtx
 
 function FunctionCtx.init()
   errors.raise "each call of apply creates a ctx and passes it to forward and backward"
@@ -277,7 +277,7 @@ errors.user_call(call_backward)
 --- Runs the backward of the Function at whose node `task` has stopped; called by autograd's loop.
 -- @param entry the node's entry in autograd.nodes
 -- @param grads the gradients of its results, with holes
-function M.run_backward(entry, task, grads, ngiven)
+function functions.run_backward(entry, task, grads, ngiven)
   local self = entry.class
   local name = class.typename(self)
   if type(self.backward) ~= "function" then
@@ -318,7 +318,7 @@ function Function.init(self)
   errors.raise("a Function has no instances; call " .. class.typename(self) .. ".apply(...)")
 end
 
-M.Function = Function
+functions.Function = Function
 
 -- ---- backward functions that are not differentiable ----
 
@@ -348,7 +348,7 @@ end
 -- torch.autograd.function.once_differentiable.)
 -- @param fn  backward(ctx, grad...)
 -- @return the function to assign to `backward`
-function M.once_differentiable(fn)
+function functions.once_differentiable(fn)
   if type(fn) ~= "function" then
     errors.refuse("once_differentiable", "fn", "a function is needed", fn, "E_TYPE")
   end
@@ -364,4 +364,4 @@ function M.once_differentiable(fn)
   return backward
 end
 
-return M
+return functions

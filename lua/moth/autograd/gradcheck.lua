@@ -14,7 +14,7 @@ local lib = require "moth.binding.lib"
 local ops, istensor = bind.ops, lib.istensor
 local abs, concat = math.abs, table.concat
 
-local M = {}
+local checks = {}
 
 local F64 = lib.C.MOTH_F64
 local FLOATS = lib.C.MOTH_F16 -- the first floating-point dtype
@@ -250,7 +250,7 @@ end
 -- difference of two calls, 0), raise_exception (true; false returns false instead)
 -- @return true; raises with the worst element's position and both numbers.
 -- (As torch.autograd.gradcheck.)
-function M.gradcheck(f, inputs, options)
+function checks.gradcheck(f, inputs, options)
   return check("gradcheck", f, inputs, options_of("gradcheck", options))
 end
 
@@ -271,7 +271,7 @@ end
 -- @param options as for gradcheck, and grad_outputs (a list of float64 tensors; generated if
 -- absent)
 -- @return true, or raises like gradcheck. (As torch.autograd.gradgradcheck.)
-function M.gradgradcheck(f, inputs, options)
+function checks.gradgradcheck(f, inputs, options)
   options = options_of("gradgradcheck", options)
   local list, checked = checked_inputs("gradgradcheck", inputs)
   local results = autograd.enable_grad(results_of, f, list)
@@ -306,4 +306,4 @@ function M.gradgradcheck(f, inputs, options)
   return check("gradgradcheck", gradient, all, options)
 end
 
-return M
+return checks

@@ -15,13 +15,13 @@ local lib = require "moth.binding.lib"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local istensor, callable = lib.istensor, calls.is_callable
 
-local M = {}
+local autograd = {}
 
 --- Lua's data of the graph's nodes: id -> {hooks = list, after = list, leaf = bool, class =, state
 -- =, before = list, results = list (node.lua)}; for an activation checkpoint: the call that
 -- utils/checkpoint.lua runs again; for saved_tensors_hooks: the values that graph.lua unpacks.
-M.nodes = {}
-local nodes = M.nodes
+autograd.nodes = {}
+local nodes = autograd.nodes
 
 -- The reasons why moth_task_step stops:
 local HOOK, FUNCTION, AGAIN = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION, C.MOTH_TASK_AGAIN
@@ -132,14 +132,14 @@ local function run_under(value, name, which, f, ...)
   local thread = lib.coroutine()
   if not thread then return run_in(main, value, name, which, f, ...) end
   if C.moth_mode(ctx, INSIDE, ASK) == 0 then
-    return require "moth.base.coroutines".run(name, first_in, thread, value, name, which, f, ...)
+    return require("moth.base.coroutines").run(name, first_in, thread, value, name, which, f, ...)
   end
   return run_in(frames_of(thread), value, name, which, f, ...)
 end
 
 -- Called before a mode is set that no function's end restores. form: the form with a function.
 local function hold(name, form)
-  if lib.coroutine() then require "moth.base.coroutines".hold(name, form) end
+  if lib.coroutine() then require("moth.base.coroutines").hold(name, form) end
 end
 
 local function run_unrecorded(old, f, a, b, c)
@@ -158,7 +158,9 @@ local function unrecorded(f, a, b, c)
   return ok, result
 end
 
-M.frames = {enter = enter, leave = leave, run = run_under, hold = hold, unrecorded = unrecorded}
+autograd.frames = {
+  enter = enter, leave = leave, run = run_under, hold = hold, unrecorded = unrecorded,
+}
 
 local function with_mode(mode, name, f, ...)
   if not callable(f) then
@@ -169,18 +171,18 @@ end
 
 --- Calls f(...) with gradients turned off, and returns the results of f (as torch.no_grad). The
 -- mode is restored also when f raises.
-function M.no_grad(f, ...)
+function autograd.no_grad(f, ...)
   return with_mode(0, "no_grad", f, ...)
 end
 
 --- Calls f(...) with recording on, also inside no_grad, and returns the results of f.
-function M.enable_grad(f, ...) return with_mode(1, "enable_grad", f, ...) end
+function autograd.enable_grad(f, ...) return with_mode(1, "enable_grad", f, ...) end
 
 --- Turns recording on or off. With a function after the mode: only while f(...) runs; returns the
 -- results of f. Without a function: until it is changed, or until the coroutine that set it ends;
 -- other coroutines are not affected.
 -- @param mode boolean
-function M.set_grad_enabled(mode, f, ...)
+function autograd.set_grad_enabled(mode, f, ...)
   if type(mode) ~= "boolean" then
     errors.refuse("set_grad_enabled", "mode", "a boolean is needed", mode)
   end
@@ -193,7 +195,7 @@ function M.set_grad_enabled(mode, f, ...)
 end
 
 --- Returns true if ops are recorded for gradients.
-function M.is_grad_enabled() return C.moth_grad_mode(ctx, -1) == 1 end
+function autograd.is_grad_enabled() return C.moth_grad_mode(ctx, -1) == 1 end
 
 -- ---- the loop ----
 
@@ -240,10 +242,10 @@ local function drive(status, task, flags)
   local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
   while status ~= 0 do
     local ngiven = given_out[0]
-    if M.stopped then M.stopped() end
+    if autograd.stopped then autograd.stopped() end
     if status == HOOK then
       local id = tonumber(node_out[0])
-      M.hooks.run(task, id, mode, ngiven == 0 and "after" or "hooks")
+      autograd.hooks.run(task, id, mode, ngiven == 0 and "after" or "hooks")
       local entry = nodes[id]
       if entry and entry.before then require("moth.autograd.node").call_hooks(task, id, mode,
         "before") end
@@ -264,7 +266,7 @@ local function drive(status, task, flags)
       local again = entry.again or require("moth.utils.checkpoint").again
       again(entry, task, flags)
     else
-      M.fail(status)
+      autograd.fail(status)
     end
     status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
   end
@@ -292,7 +294,7 @@ local GIVEN = {grad = "grad_outputs", ["autograd.backward"] = "grad_tensors"}
 -- gradient.
 local function refused(status, fname, x)
   if not fname or ffi.string(C.moth_error_op(ctx)) ~= "backward" then
-    return M.fail(status, nil, x)
+    return autograd.fail(status, nil, x)
   end
   local shown = ffi.string(C.moth_error_arg(ctx)) == "gradient" and GIVEN[fname]
   return errors.status(status, fname, shown or nil, x)
@@ -315,7 +317,7 @@ local function run(roots, grads, nroots, inputs, ninputs, flags, collect, fname)
     end
   end
   status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
-  if status < 0 then return M.fail(status) end
+  if status < 0 then return autograd.fail(status) end
   if status == 0 and not collect then return nil end -- the pass has ended and is freed
   return run_on(status, task, flags, collect)
 end
@@ -324,10 +326,10 @@ local saved_out = ffi.new "uint32_t[1]"
 
 -- Raises the error of a backward pass: in anomaly mode with the line that created the node; for a
 -- tensor changed in place with a hint how to find the line.
-function M.fail(status, fname, x)
+function autograd.fail(status, fname, x)
   local node = tonumber(C.moth_error_node(ctx))
-  local note = node ~= 0 and M.anomaly and M.anomaly.note(node)
-  if not M.anomaly and C.moth_error_storage(ctx, saved_out) ~= 0 then
+  local note = node ~= 0 and autograd.anomaly and autograd.anomaly.note(node)
+  if not autograd.anomaly and C.moth_error_storage(ctx, saved_out) ~= 0 then
     note = "; moth.autograd.set_detect_anomaly(true) finds the line"
   end
   if not note then return errors.status(status, fname, nil, x) end
@@ -428,7 +430,7 @@ local rows = {
 local function parsed(fname, ...)
   local parse = parsers[fname]
   if not parse then
-    parse = require "moth.binding.define".signature(fname, rows[fname])
+    parse = require("moth.binding.define").signature(fname, rows[fname])
     parsers[fname] = parse
   end
   return parse(...)
@@ -445,8 +447,8 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
   end
   -- Adds the gradients of `inputs` to their .grad; no other leaf gets a gradient.
   local flags = flags_of(retain_graph, create_graph, true)
-  local list = M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
-  local accumulate, mode = require "moth.binding.bind".ops, create_graph and 1 or 0
+  local list = autograd.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
+  local accumulate, mode = require("moth.binding.bind").ops, create_graph and 1 or 0
   local function add()
     for i = 1, ninputs do
       local x, grad = inputs[i], list[i]
@@ -454,7 +456,7 @@ local function run_backward(fname, roots, nroots, grads, retain_graph, create_gr
         local old = x.grad
         if old then grad = accumulate.add(old, grad) end
         x.grad = grad
-        if M.some_after and x.is_leaf then M.hooks.after(x, fname, mode) end
+        if autograd.some_after and x.is_leaf then autograd.hooks.after(x, fname, mode) end
       end
     end
   end
@@ -467,7 +469,7 @@ end
 -- @param gradient tensor of x's shape; optional if x has one element
 -- @param retain_graph keep the graph for another pass (default: create_graph)
 -- @param create_graph record the pass itself, for higher derivatives (default: false)
-function M.tensor_backward(x, gradient, ...)
+function autograd.tensor_backward(x, gradient, ...)
   if not istensor(x) then errors.no_self("backward", "x") end
   if gradient == nil and select("#", ...) == 0 then
     run(x, nil, 1, nil, 0, 0)
@@ -482,7 +484,7 @@ end
 -- @param tensors a tensor or a list of tensors
 -- @param grad_tensors a gradient for each of them (moth.none: no gradient, for tensors with one
 -- element)
-function M.backward(...)
+function autograd.backward(...)
   local fname = "autograd.backward"
   local tensors, grads, retain_graph, create_graph, inputs = parsed(fname, ...)
   local roots, n = listed(tensors, fname, "tensors")
@@ -493,7 +495,7 @@ function M.backward(...)
 end
 
 -- Runs the pass and returns the gradients of the inputs as a list with holes.
-function M.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
+function autograd.collected(roots, grads, nroots, inputs, ninputs, flags, fname)
   local function collect(task)
     local list = {}
     for i = 1, ninputs do
@@ -514,16 +516,16 @@ end
 -- @param allow_unused nil for an input on which no output depends, instead of an error
 -- @param materialize_grads zeros for such an input
 -- @param is_grads_batched true: each of grad_outputs is a batch of gradients, one pass for each
-function M.grad(...)
+function autograd.grad(...)
   local outputs, inputs, grads, retain_graph, create_graph, unused, batched, zeros =
     parsed("grad", ...)
   if lib.observer then
-    return lib.observer.differentiate(M.grad, outputs, inputs, {grad_outputs = grads,
+    return lib.observer.differentiate(autograd.grad, outputs, inputs, {grad_outputs = grads,
       retain_graph = retain_graph, create_graph = create_graph, allow_unused = unused,
       is_grads_batched = batched, materialize_grads = zeros})
   end
   if batched then
-    return require "moth.autograd.batched"(M.grad, outputs, inputs, grads, {
+    return require("moth.autograd.batched")(autograd.grad, outputs, inputs, grads, {
       retain_graph = retain_graph,
       create_graph = create_graph, allow_unused = unused, materialize_grads = zeros})
   end
@@ -536,22 +538,22 @@ function M.grad(...)
   check_length(grads, n, "grad", "grad_outputs")
   grads = pack(listed(grads, "grad", "grad_outputs", n), n, "grads")
   local flags = flags_of(retain_graph, create_graph, unused or zeros)
-  local results = M.collected(pack(roots, n, "roots"), grads, n, list, m, flags, "grad")
+  local results = autograd.collected(pack(roots, n, "roots"), grads, n, list, m, flags, "grad")
   for i = 1, zeros and m or 0 do
-    if results[i] == nil then results[i] = require "moth.binding.bind".ops.zeros_like(list[i]) end
+    if results[i] == nil then results[i] = require("moth.binding.bind").ops.zeros_like(list[i]) end
   end
   return unpack(results, 1, m)
 end
 
-M.pack, M.take, M.given, M.under = pack, take, given, under
+autograd.pack, autograd.take, autograd.given, autograd.under = pack, take, given, under
 
 --- Called when a pass stops for Lua while batch/log.lua logs a function's ops.
-M.stopped = false
+autograd.stopped = false
 
 --- True after the first hook that runs after a leaf's gradient is added.
-M.some_after = false
+autograd.some_after = false
 
-M.anomaly = false -- moth.autograd.anomaly while that mode is on
+autograd.anomaly = false -- moth.autograd.anomaly while that mode is on
 
 -- Names defined in other files are loaded at their first use.
 local elsewhere = {functional = {"moth.autograd.jacobian"}, hooks = {"moth.tensor.hooks"},
@@ -561,4 +563,4 @@ lazy.from(elsewhere, "moth.autograd.gradcheck", "gradcheck gradgradcheck")
 lazy.from(elsewhere, "moth.autograd.anomaly",
   "set_detect_anomaly detect_anomaly is_anomaly_enabled")
 
-return (lazy.namespace("moth.autograd", M, elsewhere, {hint = lazy.HELP}))
+return (lazy.namespace("moth.autograd", autograd, elsewhere, {hint = lazy.HELP}))

@@ -15,7 +15,7 @@ lib.declare "coroutines"
 local C, ctx = lib.C, lib.ctx
 local running, upvalueid = coroutine.running, debug.upvalueid
 
-local M = {}
+local coroutines = {}
 
 -- ---- where LuaJIT stores the running coroutine ----
 
@@ -74,7 +74,7 @@ end
 --- Calls f(...), which may not yield: no other coroutine runs under the mode that f has set.
 -- @param what  the name of f for the error if it yields
 -- @return the results of f
-function M.without_yields(what, f, ...)
+function coroutines.without_yields(what, f, ...)
   local args, results = lib.pack(...), nil
   local ok, problem = errors.unyielding(what, function()
     results = lib.pack(f(unpack(args, 1, args.n)))
@@ -86,9 +86,9 @@ end
 --- Calls f(...) in the running coroutine, which is not the main one. Modes set before f returns
 -- apply to this coroutine and to those that it resumes. Returns the results of f.
 -- @param name  the function that the user called, for messages
-function M.run(name, f, ...)
+function coroutines.run(name, f, ...)
   if not find() then
-    return M.without_yields("a function under " .. name .. " on this Lua", f, ...)
+    return coroutines.without_yields("a function under " .. name .. " on this Lua", f, ...)
   end
   local token = new_token()
   local function probe() return token end
@@ -114,7 +114,7 @@ end
 --- The modes that the running coroutine, not the main one, sets from now on apply until it ends.
 -- @param name  the function that the user called, for messages
 -- @param form  the alternative that the message suggests if this is not possible
-function M.hold(name, form)
+function coroutines.hold(name, form)
   local thread = running()
   if held[thread] then return end
   if not find() then
@@ -147,4 +147,4 @@ function lib.on_sweep.coroutines()
   end
 end
 
-return M
+return coroutines

@@ -88,15 +88,15 @@ local of_table = define {
   run = begin,
 }
 
-local M = {}
+local copying = {}
 
 --- moth.deepcopy(value): copies a module with its parameters, buffers, hooks and plain fields, a
 -- tensor, or a plain table of them.
 -- @return the copy; E_GRAPH for a tensor that was computed and has a history
-function M.deepcopy(value, ...)
+function copying.deepcopy(value, ...)
   if lib.istensor(value) and select("#", ...) == 0 then return (begin(value)) end
   return (of_table(value, ...))
 end
-bind.register(M.deepcopy, bind.signature(of_table))
+bind.register(copying.deepcopy, bind.signature(of_table))
 
-return M
+return copying

@@ -86,7 +86,7 @@ end
 
 local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT
 
-require "moth.base.traverse"(path, anchor)
+require("moth.base.traverse")(path, anchor)
 
 -- The context is in Lua's memory: it is freed after the last finalizer of the state, so a finalizer
 -- that still uses a tensor gets an error. Each step may raise; then the next `require` repeats all

@@ -60,7 +60,7 @@ end
 
 --- Raises: value v does not suit argument i.
 function misused.bad(sig, i, v)
-  local text, code = require "moth.error.explain"(sig.args[i], v, sig.name)
+  local text, code = require("moth.error.explain")(sig.args[i], v, sig.name)
   if type(v) == "number" and not sig.row then -- perhaps separate sizes, where a list is needed
     for j = sig.lone, i - 1 do
       if sig.args[j].row.name == "shape" then

@@ -80,7 +80,7 @@ local function why_again(self, ...)
   if self.made == 0 then return nil end
   local why, furthest = "the results of its calls were freed, which ends a recording", 0
   for _, r in ipairs(self.list) do
-    local reason, fits = require "moth.capture.explain"(r, select("#", ...), ...)
+    local reason, fits = require("moth.capture.explain")(r, select("#", ...), ...)
     if fits > furthest then why, furthest = reason, fits end
   end
   return why

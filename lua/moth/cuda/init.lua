@@ -148,10 +148,10 @@ end
 -- @param verify  compares this number of replays with the step itself; if they differ, this call
 -- and each later one raises (default 0)
 -- @return the step: call it as fn; `:free()` frees its memory
-function cuda.graph(...) return (require "moth.capture".graph(...)) end
+function cuda.graph(...) return (require("moth.capture").graph(...)) end
 
 --- moth.manual_seed: one random number stream serves all devices, with the same numbers.
-function cuda.manual_seed(seed) return require "moth.tensor.generator".manual_seed(seed) end
+function cuda.manual_seed(seed) return require("moth.tensor.generator").manual_seed(seed) end
 cuda.manual_seed_all = cuda.manual_seed
 
 local rows = {}

@@ -25,7 +25,7 @@ lib.declare "streams"
 
 local frames = autograd.frames
 
-local M = {}
+local streams = {}
 
 -- A handle from C that no scope frees.
 local function kept(h)
@@ -41,7 +41,7 @@ local function place(fname, device)
 end
 
 local function check_event(fname, name, value)
-  if class.isinstance(value, M.Event) then return value end
+  if class.isinstance(value, streams.Event) then return value end
   errors.refuse(fname, name, "an Event is needed", value, "E_TYPE")
 end
 
@@ -49,7 +49,7 @@ end
 -- restored, also if f raises. (As torch.cuda.device.)
 -- @param which  a device, its name or its index
 -- @param f      a function
-function M.device(which, f, ...)
+function streams.device(which, f, ...)
   if which == nil then errors.refuse("device", "device", "a GPU is needed", which) end
   if not calls.is_callable(f) then errors.refuse("device", "f", "a function is needed", f) end
   local at = devices.gpu("device", which)
@@ -59,7 +59,7 @@ end
 -- ---- streams ----
 
 local Stream = class("Stream")
-M.Stream = Stream
+streams.Stream = Stream
 
 local known = setmetatable({}, {__mode = "v"}) -- "device:number" -> its object
 
@@ -97,21 +97,21 @@ local function object(at, number) return known[name_of(at, number)] or Borrowed(
 local function is_stream(value) return class.isinstance(value, Stream) end
 
 local function stream_or_current(fname, value)
-  if value == nil then return M.current_stream() end
+  if value == nil then return streams.current_stream() end
   if is_stream(value) then return value end
   errors.refuse(fname, "stream", "a Stream is needed", value, "E_TYPE")
 end
 
 --- The current stream of a GPU.
 -- @param device  a GPU: a device, its name or its index (default "cuda")
-function M.current_stream(device)
+function streams.current_stream(device)
   local at = place("current_stream", device)
   return object(at, check(C.moth_stream_use(ctx, at, -1), "current_stream"))
 end
 
 --- The default stream of a GPU.
 -- @param device  a GPU: a device, its name or its index (default "cuda")
-function M.default_stream(device) return object(place("default_stream", device), 0) end
+function streams.default_stream(device) return object(place("default_stream", device), 0) end
 
 local function restore(stream, before, ok, ...)
   C.moth_stream_use(ctx, stream.at, before)
@@ -129,7 +129,7 @@ end
 -- backward is called. In a coroutine f may not yield: all coroutines share the current stream.
 -- @param stream  a Stream
 -- @param f       a function
-function M.stream(stream, f, ...)
+function streams.stream(stream, f, ...)
   if not is_stream(stream) then
     errors.refuse("stream", "stream", "a Stream is needed", stream, "E_TYPE")
   end
@@ -137,7 +137,7 @@ function M.stream(stream, f, ...)
     errors.refuse("stream", "f", "a function is needed", f)
   end
   if lib.coroutine() then
-    local run = require "moth.base.coroutines".without_yields
+    local run = require("moth.base.coroutines").without_yields
     return run("a function under stream", run_on, stream, f, ...)
   end
   return run_on(stream, f, ...)
@@ -167,7 +167,7 @@ function Stream:wait_event(event) check_event("wait_event", "event", event):wait
 -- @param event  an Event; default: a new one
 -- @return the event
 function Stream:record_event(event)
-  event = event == nil and M.Event() or check_event("record_event", "event", event)
+  event = event == nil and streams.Event() or check_event("record_event", "event", event)
   event:record(self)
   return event
 end
@@ -179,7 +179,7 @@ end
 -- ---- events ----
 
 local Event = class("Event")
-M.Event = Event
+streams.Event = Event
 
 Event.signature = define.signature("Event", {
   {"bool", "enable_timing", "allow elapsed_time?", default = false},
@@ -231,4 +231,4 @@ end
 class.guard(Stream, "stream")
 class.guard(Event, "event")
 
-return M
+return streams

@@ -274,7 +274,7 @@ local function describe_table(value)
 end
 
 for _, name in ipairs {"bare", "shown", "path"} do -- of shown.lua, rarely needed
-  errors[name] = function(text, most) return require "moth.error.shown"[name](text, most) end
+  errors[name] = function(text, most) return require("moth.error.shown")[name](text, most) end
 end
 
 --- A value's description for messages: "f32 (2, 3)", "a string ('abc')", "1.5", "nil".
@@ -296,7 +296,7 @@ end
 --- "; did you mean 'x'?" for the candidate nearest to a name, or "".
 -- @param name        the misspelt name
 -- @param candidates  a list of names
-function errors.nearest(name, candidates) return require "moth.error.nearest"(name, candidates) end
+function errors.nearest(name, candidates) return require("moth.error.nearest")(name, candidates) end
 
 --- pcall(f) in which f cannot yield: a C function is between them on the stack.
 -- @param what  the name of the code in f, for the message if it yields

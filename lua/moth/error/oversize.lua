@@ -8,7 +8,7 @@ local errors = require "moth.error"
 
 local MAKERS = {empty = true, zeros = true, ones = true, full = true, randn = true, rand = true}
 
-local M = {}
+local oversize = {}
 
 -- The arguments of a constructor at a level of the stack, as text.
 local function arguments(level, count)
@@ -47,7 +47,7 @@ end
 -- @param fname  the op
 -- @param text   its message
 -- @param code   the error's code
-function M.blame(fname, text, code)
+function oversize.blame(fname, text, code)
   if not MAKERS[fname] or not (code == "E_MEM" or code == "E_LIMIT" or code == "E_SHAPE") then
     return
   end
@@ -66,4 +66,4 @@ function M.blame(fname, text, code)
   errors.raise(("bad arguments to '%s' (%s%s)"):format(found, shown, bytes_text(text)), code)
 end
 
-return M
+return oversize

@@ -3,13 +3,13 @@
 
 local bad_utf8 = require("moth.json").bad_utf8
 
-local M = {}
+local shown = {}
 
 local function escape(c) return ("\\x%02x"):format(c:byte()) end
 local function escaped(bytes) return (bytes:gsub(".", escape)) end
 
 --- A text with its control characters, except tabs and line ends, as \x1b.
-function M.escaped(text) return (text:gsub("[%z\1-\8\11-\31\127]", escape)) end
+function shown.escaped(text) return (text:gsub("[%z\1-\8\11-\31\127]", escape)) end
 
 local NOUNS = {}
 for name in ([[arguments batches bytes channels classes columns dimensions dims elements entries
@@ -19,7 +19,7 @@ for name in ([[arguments batches bytes channels classes columns dimensions dims 
 NOUNS.batches, NOUNS.classes, NOUNS.entries, NOUNS.indices = "batch", "class", "entry", "index"
 
 --- "at least 1 dimensions are needed" as "at least 1 dimension is needed".
-function M.singular(text)
+function shown.singular(text)
   text = text:gsub("(%f[%w.-]1 )(%l+)( ?a?r?e?%f[^%l])", function(one, noun, verb)
     if not NOUNS[noun] then return nil end
     return one .. NOUNS[noun] .. (verb == " are" and " is" or verb)
@@ -29,7 +29,7 @@ end
 
 --- At most `most` bytes of a text (default 60). Control characters and invalid UTF-8 are written as
 -- \x1b.
-function M.bare(text, most)
+function shown.bare(text, most)
   most = most or 60
   local cut = #text > most
   if cut then text = text:sub(1, most):gsub("[\192-\255][\128-\191]*$", "") end
@@ -43,13 +43,13 @@ function M.bare(text, most)
 end
 
 --- The same text in quotes.
-function M.shown(text, most) return "'" .. M.bare(text, most) .. "'" end
+function shown.shown(text, most) return "'" .. shown.bare(text, most) .. "'" end
 
 --- A path in quotes; of a long path only the end.
-function M.path(path)
-  if #path <= 200 then return M.shown(path, 200) end
+function shown.path(path)
+  if #path <= 200 then return shown.shown(path, 200) end
   path = path:sub(-200):gsub("^[\128-\191]+", "")
-  return "'..." .. M.bare(path, 200) .. "'"
+  return "'..." .. shown.bare(path, 200) .. "'"
 end
 
-return M
+return shown

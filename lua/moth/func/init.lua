@@ -122,7 +122,7 @@ local functional_call = define {
     swap(swaps)
     local results
     if lib.coroutine() then -- other coroutines would see the tensors
-      results = lib.pack(pcall(require "moth.base.coroutines".without_yields, FNAME, module,
+      results = lib.pack(pcall(require("moth.base.coroutines").without_yields, FNAME, module,
         unpack(list)))
     else
       results = lib.pack(pcall(module, unpack(list)))

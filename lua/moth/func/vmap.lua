@@ -186,7 +186,7 @@ local function check_draws(run, entries, draws)
   for _, entry in ipairs(entries) do
     local meta = entry.meta
     if meta and meta.random
-       and (draws or require "moth.func.batch.rules".has_generator(entry, meta)) then
+       and (draws or require("moth.func.batch.rules").has_generator(entry, meta)) then
       refuse_draws(("'%s'"):format(meta.name))
     end
   end
@@ -204,7 +204,7 @@ local function replayed(run, entries, made, first, drawn)
     inputs[k] = pair[1]
     values[k] = ops.movedim(pair[2], pair[3], 1)
   end
-  local got = require "moth.func.batch.replay".run {
+  local got = require("moth.func.batch.replay").run {
     size = run.size, entries = entries, inputs = inputs, values = values, outputs = outputs,
     first = first, randomness = run.randomness, draws = draws}
   if not got then return nil end
@@ -226,7 +226,7 @@ local function batched(run)
   end)
   local first = tonumber(lib.inspect(ops.empty {}).storage)
   local drawn, made = draws_since(), nil
-  local results = require "moth.func.batch.log".with(false, function()
+  local results = require("moth.func.batch.log").with(false, function()
     made = lib.pack(run.func(unpack(one, 1, one.n)))
     return made
   end, function(entries) return replayed(run, entries, made, first, drawn) or false end)
@@ -247,7 +247,7 @@ local function chunks(run, args, chunk_size)
   for from = 1, size, chunk_size do
     run.size = math.min(chunk_size, size - from + 1)
     run.args = mapped(args, run.dims, function(x, dim) return (x:narrow(dim, from, run.size)) end)
-    if run.state then require "moth".set_rng_state(run.state) end
+    if run.state then require("moth").set_rng_state(run.state) end
     all[#all + 1] = whole(run)
   end
   return combined(all, run.out_dims, function(list, dim) return (ops.cat(list, dim)) end)
@@ -283,7 +283,7 @@ vmap.vmap = define {
       local run = {func = func, args = args, out_dims = out_dims, randomness = randomness,
                    dims = each(in_dims, args.n, "in_dims")}
       run.size = size_of(args, run.dims)
-      run.state = randomness == "same" and require "moth".get_rng_state()
+      run.state = randomness == "same" and require("moth").get_rng_state()
       local results
       if chunk_size and chunk_size < run.size then results = chunks(run, args, chunk_size)
       else results = whole(run) end

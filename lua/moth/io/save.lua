@@ -31,7 +31,7 @@ local function texts(n) return lib.array("moth_text", n) end
 local STRUCTURE = "moth"  -- the metadata that holds a checkpoint's JSON text
 local TIED = "moth.tied"  -- ... and the names of tensors that are stored under another name
 
-local M = {}
+local saving = {}
 
 -- ---- between Lua strings and C ----
 
@@ -85,7 +85,7 @@ end
 -- but a power failure soon after may lose both the new file and the old file
 -- Raises E_ARG with the path of a value that cannot be saved (functions, cycles, modules), and
 -- E_IO if the disk fails. Format: huggingface/safetensors.
-M.save = define {
+saving.save = define {
   name = "save",
   doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing. "
     .. "Tied weights are stored once, with their other names in the metadata: moth.load and "
@@ -291,7 +291,7 @@ end
 -- bits to float32, complex numbers to pairs. A value that cannot be converted becomes a
 -- placeholder that prints the reason.
 -- Raises E_IO, or E_FORMAT with the fault and its position. Format: huggingface/safetensors.
-M.load = define {
+saving.load = define {
   name = "load",
   doc = "Reads a safetensors, .pth, .t7 or GGUF file: nested tables of tensors and values.",
   examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
@@ -383,7 +383,7 @@ local meta = {
 -- @param path  the file
 -- @param mmap  share the file's pages instead of reading (default true)
 -- @return the file; raises as moth.load does
-M.open = define {
+saving.open = define {
   name = "open",
   doc = "Opens a safetensors file: file[name] reads one tensor.",
   examples = "(function() local path = os.tmpname(); moth.save({a = moth.ones(2)}, path); "
@@ -399,4 +399,4 @@ M.open = define {
   end,
 }
 
-return M
+return saving

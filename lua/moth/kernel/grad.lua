@@ -16,7 +16,7 @@ local trace = require "moth.kernel.trace"
 local C, ctx, Handle = lib.C, lib.ctx, lib.Handle
 local concat, format = table.concat, string.format
 
-local M = {}
+local kernel_grad = {}
 
 -- Calls a kernel's function with the constants at their positions.
 local function plainly(call, p, tensors)
@@ -326,7 +326,7 @@ end]]
 
 --- Returns the function that adds the graph node between arguments and results: tie(results...,
 -- arguments...).
-function M.compile_tie(p)
+function kernel_grad.compile_tie(p)
   local args, fill, places, flows = {}, {}, {}, {}
   for k = 1, p.results do
     args[k] = "y" .. k
@@ -348,6 +348,6 @@ function M.compile_tie(p)
     direct, FRESH)
 end
 
-M.plainly, M.agree_all, M.failing = plainly, agree_all, failing
+kernel_grad.plainly, kernel_grad.agree_all, kernel_grad.failing = plainly, agree_all, failing
 
-return M
+return kernel_grad

@@ -24,7 +24,7 @@ local failing, compile_tie = grads.failing, grads.compile_tie
 local istensor = lib.istensor
 local concat, format = table.concat, string.format
 
-local M = {}
+local kernels = {}
 
 local MOST_ARGS, MOST_RESULTS = 8, 4
 local MOST_READ = 32 -- programs of one kernel; further kinds run the plain function
@@ -66,7 +66,7 @@ end
 local function warn(self, why)
   if self.warned then return end
   self.warned = true
-  require "moth.base.warn"(format("%s runs op by op: %s", self.name, why))
+  require("moth.base.warn")(format("%s runs op by op: %s", self.name, why))
 end
 
 local function read_forward(self, p, call, use)
@@ -128,7 +128,7 @@ local function make(self, n, ...)
   end)
   if not ok then
     local clear = call.explained or errors.code() == "E_UNSUPPORTED"
-    if not clear then M.run_plain(self, ...) end -- its error may be clearer
+    if not clear then kernels.run_plain(self, ...) end -- its error may be clearer
     error(problem .. (clear and "" or OTHER_SHAPES), 0)
   end
   if not q then
@@ -147,7 +147,7 @@ local function make(self, n, ...)
     end
   end
   p.run = program.compile(q, n, function(st, ...)
-    local results = lib.pack(M.run_plain(self, ...))
+    local results = lib.pack(kernels.run_plain(self, ...))
     p.failed, p.lacking = true, st == C.MOTH_E_UNSUPPORTED
     return unpack(results, 1, results.n)
   end)
@@ -158,7 +158,7 @@ end
 -- ---- calls ----
 
 local CALL = [[
-local M, C, ctx, Handle, istype, info, programs, lib, trace, bor, band, IS_GRAD = ...
+local kernels, C, ctx, Handle, istype, info, programs, lib, trace, bor, band, IS_GRAD = ...
 local type = type
 return function(self%s, extra)
   local key, flags = 0, 0
@@ -167,13 +167,13 @@ return function(self%s, extra)
   if not p or p.autocast ~= C.moth_autocast(ctx, -2) or p.default ~= C.moth_default_dtype(ctx, -1)
       or (p.matches and not p.matches(%s)) or trace.reading or lib.trace
       or type(extra) ~= "nil" then
-    p = M.look(self, key, extra, %d%s)
+    p = kernels.look(self, key, extra, %d%s)
   end
-  if not p or p.plain or (p.apart and not M.one_shape(p%s)) then
-    return M.run_plain(self%s)
+  if not p or p.plain or (p.apart and not kernels.one_shape(p%s)) then
+    return kernels.run_plain(self%s)
   end
   local run = p.run
-  if lib.profile then run = M.noted(self, run) end
+  if lib.profile then run = kernels.noted(self, run) end
   local y1, y2, y3, y4 = run(%s)
   if band(flags, IS_GRAD) ~= 0 and p.tie and not p.failed and C.moth_grad_mode(ctx, -1) == 1 then
     if p.results == 1 then p.tie(y1%s)
@@ -207,31 +207,31 @@ local function written(self)
   local text = format(CALL, more, concat(reads, "\n"), all, n, more, more, more, all, more, more,
     more, more)
   local bits = require "bit"
-  return assert(lib.loadstring(text, "=[moth.kernel]"))(M, C, ctx, Handle, ffi.istype,
+  return assert(lib.loadstring(text, "=[moth.kernel]"))(kernels, C, ctx, Handle, ffi.istype,
     ffi.new "moth_tensor_info", self.programs, lib, trace, bits.bor, bits.band, C.MOTH_IS_GRAD)
 end
 
 --- Calls a kernel's function without a program.
-function M.call_plain(call, ...)
+function kernels.call_plain(call, ...)
   local results = lib.pack(call.fn(...))
   call.returned = true
   return unpack(results, 1, results.n)
 end
-errors.user_call(M.call_plain)
+errors.user_call(kernels.call_plain)
 
 --- The function itself.
-function M.run_plain(self, ...)
+function kernels.run_plain(self, ...)
   local call = {fn = self.fn, name = self.name}
-  return M.call_plain(call, ...)
+  return kernels.call_plain(call, ...)
 end
 
 --- Wraps a program in a range of the profiler with the kernel's name.
-function M.noted(self, run)
-  return function(...) return require "moth.profiler".within(self.name, run, ...) end
+function kernels.noted(self, run)
+  return function(...) return require("moth.profiler").within(self.name, run, ...) end
 end
 
 --- Checks that all arguments with dimensions have the same shape.
-function M.one_shape(p, ...)
+function kernels.one_shape(p, ...)
   local first
   for i, spec in ipairs(p.specs) do
     if spec.from and not spec.zero then
@@ -265,7 +265,7 @@ local function matcher(p)
 end
 
 --- The program for a call whose key is not cached; nil if the plain function must run.
-function M.look(self, key, extra, n, ...)
+function kernels.look(self, key, extra, n, ...)
   if type(extra) ~= "nil" then
     errors.argument(self.name, "#" .. n + 1, format("it takes %d arguments", n))
   end
@@ -368,7 +368,7 @@ end
 -- written in place; arguments may not be written before the backward pass.
 -- @param fn  a function with 1 to 8 arguments
 -- @return the kernel: call it like fn; `kernel.fn` is fn, `print(kernel)` shows its programs
-function M.kernel(...)
+function kernels.kernel(...)
   local fn = parse(...)
   if type(fn) ~= "function" then fn = rawget(fn, "fn") or fn end
   if type(fn) ~= "function" then
@@ -396,6 +396,6 @@ function M.kernel(...)
   return self
 end
 
-define.takes(M.kernel, parse)
+define.takes(kernels.kernel, parse)
 
-return M
+return kernels

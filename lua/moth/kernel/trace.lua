@@ -6,7 +6,7 @@
 -- function is traced in the same way.
 
 local ffi = require "ffi"
-local frames = require "moth.autograd".frames
+local frames = require("moth.autograd").frames
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 

@@ -13,7 +13,7 @@ local errors = require "moth.error"
 local lazy = require "moth.base.lazy"
 
 local ops = bind.ops
-local M = {}
+local detection = {}
 
 -- Raises unless the argument is boxes: (..., 4), or (N, 4) for a list.
 local function check_boxes(fname, name, boxes, list)
@@ -55,7 +55,7 @@ local EPS = {"float", "eps", "avoids a division by 0 for empty boxes", default =
 -- ---- boxes ----
 
 --- moth.ops.box_area(boxes): (x2 - x1) * (y2 - y1), (N).
-M.box_area = define {
+detection.box_area = define {
   name = "box_area",
   doc = "The area of boxes.",
   examples = "moth.tensor{{0, 0, 2, 3}, {1, 1, 2, 2.5}}",
@@ -71,7 +71,7 @@ local FORMATS = {"xyxy", "xywh", "cxcywh"}
 
 --- moth.ops.box_convert(boxes, in_fmt, out_fmt): converts between corners, corner and size, and
 -- centre and size.
-M.box_convert = define {
+detection.box_convert = define {
   name = "box_convert",
   doc = "Boxes in another form: two corners (xyxy), the first corner and the size (xywh), or the "
     .. "centre and the size (cxcywh).",
@@ -96,7 +96,7 @@ M.box_convert = define {
 }
 
 --- moth.ops.clip_boxes_to_image(boxes, {height, width}).
-M.clip_boxes_to_image = define {
+detection.clip_boxes_to_image = define {
   name = "clip_boxes_to_image",
   doc = "Clips boxes to an image.",
   examples = "moth.tensor{{-1, 2, 5, 9}}, {4, 4}",
@@ -116,7 +116,7 @@ M.clip_boxes_to_image = define {
 
 --- moth.ops.remove_small_boxes(boxes, min_size): the positions of boxes with at least that width
 -- and height.
-M.remove_small_boxes = define {
+detection.remove_small_boxes = define {
   name = "remove_small_boxes",
   doc = "The positions of boxes with at least that width and height.",
   examples = "moth.tensor{{0, 0, 2, 3}, {1, 1, 1.5, 2.5}}, 1",
@@ -151,7 +151,7 @@ local function all_overlaps(fname, boxes1, boxes2)
 end
 
 --- moth.ops.box_iou(boxes1, boxes2): (N, M).
-M.box_iou = define {
+detection.box_iou = define {
   name = "box_iou",
   doc = "The intersection over union of all pairs of boxes.",
   examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {0, 0, 2, 1}}",
@@ -164,7 +164,7 @@ M.box_iou = define {
 }
 
 --- moth.ops.generalized_box_iou(boxes1, boxes2): (N, M), from -1 to 1. (Rezatofighi et al., 2019.)
-M.generalized_box_iou = define {
+detection.generalized_box_iou = define {
   name = "generalized_box_iou",
   doc = "box_iou, minus the uncovered fraction of the enclosing box.",
   examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {4, 4, 5, 5}}",
@@ -192,7 +192,7 @@ end
 
 -- An overlap of all pairs of N boxes and M boxes, minus the result of `more`.
 local function pairwise(name, doc, more)
-  M[name] = define {
+  detection[name] = define {
     name = name, doc = doc,
     examples = "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}, {4, 4, 5, 5}}\n"
       .. "moth.tensor{{0, 0, 2, 2}}, moth.tensor{{1, 1, 3, 3}}, {eps = 1e-6}",
@@ -222,7 +222,7 @@ pairwise("complete_box_iou", "distance_box_iou, minus a penalty for different as
   end)
 
 --- moth.ops.masks_to_boxes(masks): (N, 4), the boxes around the masks.
-M.masks_to_boxes = define {
+detection.masks_to_boxes = define {
   name = "masks_to_boxes",
   doc = "The boxes around masks: the first and last column and row, from 0, that are not all 0; "
     .. "for an empty mask 0, 0, 0, 0.",
@@ -255,7 +255,7 @@ local ITEMS = "moth.tensor{{0, 0, 2, 2}, {1, 1, 2, 3}}, moth.tensor{{1, 1, 3, 3}
 
 -- A loss of 1 - iou and the result of `more`.
 local function box_loss(name, doc, more)
-  M[name] = define {
+  detection[name] = define {
     name = name,
     doc = doc,
     examples = ITEMS .. "\n" .. ITEMS .. ", {reduction = 'mean', eps = 1e-6}",
@@ -296,7 +296,7 @@ box_loss("complete_box_iou_loss", "1 - complete_box_iou of each pair "
   end)
 
 --- moth.ops.sigmoid_focal_loss(inputs, targets, alpha, gamma, reduction). (Lin et al., 2017.)
-M.sigmoid_focal_loss = define {
+detection.sigmoid_focal_loss = define {
   name = "sigmoid_focal_loss",
   doc = "binary_cross_entropy_with_logits with a low weight for well-classified elements.",
   examples = "moth.randn(2, 3), moth.tensor{{0, 1, 1}, {1, 0, 0}}\n"
@@ -353,7 +353,7 @@ local THRESHOLD = {"float", "iou_threshold",
 
 --- moth.ops.nms(boxes, scores, iou_threshold): positions of the kept boxes, from 1, the highest
 -- score first; equal on every device. Greedy non-maximum suppression.
-M.nms = define {
+detection.nms = define {
   name = "nms",
   doc = "The positions of boxes that overlap no kept box with a higher score, best first.",
   examples = "moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 1.5}, {3, 3, 4, 4}}, "
@@ -367,7 +367,7 @@ M.nms = define {
 }
 
 --- moth.ops.batched_nms(boxes, scores, idxs, iou_threshold): nms in each class separately.
-M.batched_nms = define {
+detection.batched_nms = define {
   name = "batched_nms",
   doc = "nms in each class: boxes of different classes do not affect each other.",
   examples = "moth.tensor{{0, 0, 2, 2}, {0, 0, 2, 1.5}, {0, 0, 2, 1.7}}, "
@@ -398,4 +398,4 @@ lazy.from(elsewhere, "moth.ops.layers", "RoIAlign RoIPool PSRoIAlign PSRoIPool S
 lazy.from(elsewhere, "moth.ops.pyramid", "FeaturePyramidNetwork MultiScaleRoIAlign "
   .. "LastLevelMaxPool LastLevelP6P7")
 
-return (lazy.namespace("moth.ops", M, elsewhere))
+return (lazy.namespace("moth.ops", detection, elsewhere))

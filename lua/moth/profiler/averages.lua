@@ -15,7 +15,7 @@ lib.declare "profile"
 
 local GRADIENT, RANGE = tonumber(C.MOTH_EVENT_GRADIENT), tonumber(C.MOTH_EVENT_RANGE)
 
-local M = {}
+local averages = {}
 
 -- ---- names of events ----
 
@@ -23,10 +23,10 @@ local KINDS = {[tonumber(C.MOTH_EVENT_OP)] = "op", [GRADIENT] = "gradient",
                [tonumber(C.MOTH_EVENT_WHOLE)] = "engine", [RANGE] = "range"}
 
 --- "op", "gradient", "engine" for backward passes and replays, "range" or "module".
-function M.kind(noted, i) return KINDS[noted.at[i].kind] or "module" end
+function averages.kind(noted, i) return KINDS[noted.at[i].kind] or "module" end
 
 --- A function of a profile's events that returns the name of the event at i, from 0.
-function M.namer(noted)
+function averages.namer(noted)
   local at, known = noted.at, {}
   return function(i)
     local e = at[i]
@@ -42,7 +42,7 @@ function M.namer(noted)
 end
 
 --- The shapes of the event's tensors: "(64, 20), (30, 20), ()"; nil if they were not recorded.
-function M.shapes(noted, i)
+function averages.shapes(noted, i)
   local from = tonumber(noted.at[i].sizes)
   if from < 0 then return nil end
   local sizes, list = noted.sizes, {}
@@ -134,19 +134,20 @@ function Event:__tostring()
 end
 
 --- All events as tables.
-function M.events(noted)
+function averages.events(noted)
   local at, list = noted.at, {}
-  local name, lines, device = M.namer(noted), lines_of(noted), device_totals(noted)
+  local name, lines, device = averages.namer(noted), lines_of(noted), device_totals(noted)
   for i = 0, noted.n - 1 do
     local e = at[i]
     local up = parent_of(at, i)
     list[i + 1] = setmetatable({
-      name = name(i), kind = M.kind(noted, i), start = e.begin, cpu_time_total = e["end"] - e.begin,
+      name = name(i), kind = averages.kind(noted, i), start = e.begin,
+      cpu_time_total = e["end"] - e.begin,
       self_cpu_time_total = e.self, cpu_memory_usage = tonumber(e.bytes),
       self_cpu_memory_usage = tonumber(e.self_bytes), device_time_total = device[i],
       self_device_time_total = e.device_self, device_memory_usage = tonumber(e.device_bytes),
       self_device_memory_usage = tonumber(e.device_self_bytes), failed = e.status < 0,
-      parent = up >= 0 and up + 1 or nil, input_shapes = M.shapes(noted, i), line = lines[i],
+      parent = up >= 0 and up + 1 or nil, input_shapes = averages.shapes(noted, i), line = lines[i],
     }, Event)
   end
   return list
@@ -156,7 +157,7 @@ end
 
 --- The result of prof:key_averages(): a list of rows; `:table()` formats it as text.
 local EventList = class("EventList")
-M.EventList = EventList
+averages.EventList = EventList
 
 function EventList:init(prof, by, by_shape, by_line)
   if class.typename(prof) ~= "profile" then
@@ -209,12 +210,12 @@ end
 local function keys_of(noted, by_shape, by_line, by)
   if by == "module" then return modules_of(noted), {}, {} end
   if by == "line" then return lines_of(noted), {}, {} end
-  local keys, shapes, name = {}, {}, M.namer(noted)
+  local keys, shapes, name = {}, {}, averages.namer(noted)
   local lines = by_line and lines_of(noted) or {}
   for i = 0, noted.n - 1 do
-    shapes[i] = by_shape and (M.shapes(noted, i) or "") or nil
+    shapes[i] = by_shape and (averages.shapes(noted, i) or "") or nil
     keys[i] = name(i)
-    if noted.at[i].kind >= RANGE then keys[i] = keys[i] .. "\0" .. M.kind(noted, i) end
+    if noted.at[i].kind >= RANGE then keys[i] = keys[i] .. "\0" .. averages.kind(noted, i) end
     if by_shape or by_line then
       keys[i] = keys[i] .. "\0" .. (shapes[i] or "") .. "\0" .. (lines[i] or "")
     end
@@ -223,7 +224,7 @@ local function keys_of(noted, by_shape, by_line, by)
 end
 
 --- Computes the rows of a profile.
-function M.of(prof, noted, by_shape, by_line, by)
+function averages.of(prof, noted, by_shape, by_line, by)
   local self = EventList(prof, by, by_shape, by_line)
   local at, rows, device = noted.at, {}, device_totals(noted)
   local keys, shapes, lines = keys_of(noted, by_shape, by_line, by)
@@ -232,7 +233,7 @@ function M.of(prof, noted, by_shape, by_line, by)
     if key then
       local row = rows[key]
       if not row then
-        row = new_row(key:match "^[^%z]*", by == "op" and M.kind(noted, i) or by)
+        row = new_row(key:match "^[^%z]*", by == "op" and averages.kind(noted, i) or by)
         row.input_shapes, row.line = shapes[i], lines[i]
         rows[key], self[#self + 1] = row, row
       end
@@ -418,4 +419,4 @@ function EventList:__index(name)
     errors.nearest(name, class.methods(self))))
 end
 
-return M
+return averages

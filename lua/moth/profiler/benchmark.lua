@@ -9,14 +9,14 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
 local C = lib.C
-local M = {}
+local benchmark = {}
 
 --- moth.time(): seconds of a monotonic clock; the difference of two calls is a duration.
-function M.time() return C.moth_seconds() end
+function benchmark.time() return C.moth_seconds() end
 
 --- Counts the completed cycles of Lua's collector from now on.
 -- @return a function: the count so far. Counting ends when the function is collected
-function M.cycles()
+function benchmark.cycles()
   local state = {ended = 0}
   local weak = setmetatable({state}, {__mode = "v"})
   local function arm()
@@ -114,7 +114,7 @@ function Measurement:__tostring()
     self.timer.num_threads == 1 and "" or "s")
 end
 
-M.Measurement = Measurement
+benchmark.Measurement = Measurement
 
 -- ---- the timer ----
 
@@ -205,7 +205,7 @@ local CYCLES, LONG = 10, 0.05
 -- or takes a twentieth of a second. In shorter runs the median would exclude the collector.
 local function with_cycles(self, number)
   while true do
-    local passed, kilobytes = M.cycles(), collectgarbage "count"
+    local passed, kilobytes = benchmark.cycles(), collectgarbage "count"
     local seconds = run(self, number)
     local garbage = passed() > 0 or math.abs(collectgarbage "count" - kilobytes) > 1
     if not garbage or passed() >= CYCLES or seconds > LONG then return number end
@@ -278,6 +278,6 @@ define.takes(Timer.adaptive_autorange, parse_adaptive)
 class.guard(Timer, "timer")
 class.guard(Measurement, "measurement")
 
-M.Timer = Timer
+benchmark.Timer = Timer
 
-return M
+return benchmark

@@ -25,7 +25,7 @@ lib.declare "profile"
 local RANGE = tonumber(C.MOTH_EVENT_RANGE)
 local MODULE = RANGE + 1
 
-local M = {}
+local profiler = {}
 
 -- ---- the active profile ----
 
@@ -80,7 +80,7 @@ local function within(kind, name, run, ...)
 end
 
 --- For functions of Moth's own, if lib.profile is set: calls run(...) as a range of that name.
-function M.within(name, run, ...) return within(RANGE, name, run, ...) end
+function profiler.within(name, run, ...) return within(RANGE, name, run, ...) end
 
 local parse_range = define.signature("record_function", {
   {"string", "name", "the name of the range"},
@@ -95,13 +95,13 @@ local parse_range = define.signature("record_function", {
 -- @param name  the name of the range
 -- @param f     a function
 -- @param ...   its arguments
-function M.record_function(name, f, ...)
+function profiler.record_function(name, f, ...)
   if type(name) ~= "string" or not calls.is_callable(f) then name, f = parse_range(name, f) end
   if lib.profile then return within(RANGE, name, f, ...) end
   return finish_range(0, true, f(...))
 end
 
-define.takes(M.record_function, parse_range)
+define.takes(profiler.record_function, parse_range)
 
 -- ---- modules ----
 
@@ -148,7 +148,7 @@ end
 -- ---- profiles ----
 
 local Profile = class("profile")
-M.profile = Profile
+profiler.profile = Profile
 
 local ACTIVITIES = {cpu = true, cuda = true}
 
@@ -275,7 +275,7 @@ end
 -- ---- steps ----
 
 --- The action of a schedule for a step.
-M.ProfilerAction = {NONE = "NONE", WARMUP = "WARMUP", RECORD = "RECORD",
+profiler.ProfilerAction = {NONE = "NONE", WARMUP = "WARMUP", RECORD = "RECORD",
                     RECORD_AND_SAVE = "RECORD_AND_SAVE"}
 
 local RECORDS = {RECORD = true, RECORD_AND_SAVE = true}
@@ -283,7 +283,7 @@ local RECORDS = {RECORD = true, RECORD_AND_SAVE = true}
 local function action_of(self)
   if not self.schedule then return "RECORD" end
   local action = self.schedule(self.step_num)
-  if not M.ProfilerAction[action] then
+  if not profiler.ProfilerAction[action] then
     errors.raise(("the schedule of a profile returns one of moth.profiler.ProfilerAction, got %s "
       .. "for step %d"):format(errors.describe(action), self.step_num), "E_TYPE")
   end
@@ -358,7 +358,7 @@ local parse_schedule = define.signature("schedule", {
 -- @param skip_first       steps before the first cycle
 -- @param skip_first_wait  not 0: the first cycle has no wait
 -- @return function(step) -> a ProfilerAction
-function M.schedule(...)
+function profiler.schedule(...)
   local wait, warmup, active, cycles, skip, early = parse_schedule(...)
   local least = {wait = 0, warmup = 0, active = 1, ["repeat"] = 0, skip_first = 0}
   for name, value in pairs {wait = wait, warmup = warmup, active = active, ["repeat"] = cycles,
@@ -380,7 +380,7 @@ function M.schedule(...)
   end
 end
 
-define.takes(M.schedule, parse_schedule)
+define.takes(profiler.schedule, parse_schedule)
 
 -- The events, if there are any.
 local function noted_of(self, fname)
@@ -422,7 +422,7 @@ function Profile:key_averages(...)
   if stack > 0 then want("with_stack", "group_by_stack_n") end
   if by == "module" then want("with_modules", "group_by") end
   if by == "line" then want("with_stack", "group_by") end
-  return (require "moth.profiler.averages".of(self, noted, by_shape, stack > 0, by))
+  return (require("moth.profiler.averages").of(self, noted, by_shape, stack > 0, by))
 end
 
 define.takes(Profile.key_averages, parse_averages)
@@ -432,7 +432,7 @@ define.takes(Profile.key_averages, parse_averages)
 -- kind ("op", "gradient", "engine", "range" or "module"), input_shapes and line. Times are
 -- microseconds from the start of the profile.
 function Profile:events()
-  return (require "moth.profiler.averages".events(noted_of(self, "events")))
+  return (require("moth.profiler.averages").events(noted_of(self, "events")))
 end
 
 --- Writes the events as a file that ui.perfetto.dev and chrome://tracing show as a time line.
@@ -441,7 +441,7 @@ function Profile:export_chrome_trace(path)
   if type(path) ~= "string" then
     errors.refuse("export_chrome_trace", "path", "a string is needed", path, "E_TYPE")
   end
-  require "moth.profiler.trace"(noted_of(self, "export_chrome_trace"), path)
+  require("moth.profiler.trace")(noted_of(self, "export_chrome_trace"), path)
 end
 
 --- The ops sorted by their self time.
@@ -468,8 +468,8 @@ function Profile:__index(name)
 end
 
 --- PyTorch's names of the activities.
-M.ProfilerActivity = {CPU = "cpu", CUDA = "cuda"}
+profiler.ProfilerActivity = {CPU = "cpu", CUDA = "cuda"}
 
 local elsewhere = {EventList = {"moth.profiler.averages", "EventList"}}
 
-return (lazy.namespace("moth.profiler", M, elsewhere, {hint = lazy.HELP}))
+return (lazy.namespace("moth.profiler", profiler, elsewhere, {hint = lazy.HELP}))

@@ -21,7 +21,7 @@ local C, ctx, Handle, ops = lib.C, lib.ctx, lib.Handle, bind.ops
 local istensor = lib.istensor
 local concat = table.concat
 
-local M = {}
+local create = {}
 
 local MAX_DIMS = 8
 local BOOL, I64 = C.MOTH_BOOL, C.MOTH_I64
@@ -186,18 +186,18 @@ local function from_tensors(fname, list, dtype)
     for i = 1, #items do
       local v = items[i]
       if type(v) == "table" then v = stack(v)
-      elseif not istensor(v) then v = M.convert(fname, v) end
+      elseif not istensor(v) then v = create.convert(fname, v) end
       parts[i] = v
     end
     return ops.stack(parts, 1)
   end
   local y = stack(list)
-  if dtype and dtype ~= lib.inspect(y).dtype then y = M.cast(y, dtype) end
+  if dtype and dtype ~= lib.inspect(y).dtype then y = create.cast(y, dtype) end
   return y
 end
 
 --- Casts to the dtype with that core number.
-function M.cast(x, dtype)
+function create.cast(x, dtype)
   return ops.cast(x, dtypes.by_code[dtype])
 end
 
@@ -216,7 +216,7 @@ end
 -- A new tensor with a tensor's values.
 local function copied(x, dtype)
   local y = ops.clone(x)
-  if dtype and dtype ~= lib.inspect(y).dtype then y = M.cast(y, dtype) end
+  if dtype and dtype ~= lib.inspect(y).dtype then y = create.cast(y, dtype) end
   return y
 end
 
@@ -225,7 +225,7 @@ end
 -- @param data number, boolean, int64, tensor or nested plain tables of them
 -- @param dtype the core's number of the dtype, or nil to infer the dtype
 -- @param aname its argument, for messages (default "data")
-function M.convert(fname, data, dtype, aname)
+function create.convert(fname, data, dtype, aname)
   local kind = kind_of(data)
   if kind == TENSOR then return detached(no_grad(copied, data, dtype), fname) end
   local walk = new_walk(fname, aname)
@@ -265,7 +265,7 @@ end
 local function code_of(dtype) return dtype and dtypes.codes[dtype] end
 
 --- moth.tensor(data, {dtype, device, requires_grad}): a new tensor with these values.
-M.tensor = define {
+create.tensor = define {
   name = "tensor",
   doc = "A new tensor with the values of a number, of nested tables, or of another tensor.",
   examples = "{{1, 2}, {3, 4}}\n{1, 0, 1}, {dtype = moth.bool}\n2.5, {requires_grad = true}",
@@ -278,13 +278,13 @@ M.tensor = define {
     {"bool", "requires_grad", "record gradients for it", default = false},
   },
   run = function(data, dtype, device, requires_grad)
-    return (placed(M.convert("tensor", data, code_of(dtype)), device, requires_grad))
+    return (placed(create.convert("tensor", data, code_of(dtype)), device, requires_grad))
   end,
 }
 
 --- moth.as_tensor(data, {dtype, device}): a tensor with that dtype and device is returned itself;
 -- other data as in moth.tensor.
-M.as_tensor = define {
+create.as_tensor = define {
   name = "as_tensor",
   doc = "The data as a tensor. Returns a tensor of that dtype itself, with its history.",
   examples = "{1, 2, 3}\nmoth.ones(2), {dtype = moth.float64}",
@@ -296,7 +296,7 @@ M.as_tensor = define {
   },
   run = function(data, dtype, device)
     if not istensor(data) then
-      return (placed(M.convert("as_tensor", data, code_of(dtype)), device))
+      return (placed(create.convert("as_tensor", data, code_of(dtype)), device))
     end
     if dtype ~= nil and code_of(dtype) ~= lib.inspect(data).dtype then
       data = ops.cast(data, dtype)
@@ -306,7 +306,7 @@ M.as_tensor = define {
 }
 
 --- x:new_tensor(data, {dtype, device, requires_grad}): like moth.tensor, with x's dtype.
-M.new_tensor = define {
+create.new_tensor = define {
   name = "new_tensor",
   doc = "A new tensor as by moth.tensor, with this tensor's dtype by default.",
   examples = "moth.ones(2, {dtype = moth.float64}), {{1, 2}, {3, 4}}\n"
@@ -319,7 +319,7 @@ M.new_tensor = define {
     {"bool", "requires_grad", "record gradients for it", default = false},
   },
   run = function(input, data, dtype, device, requires_grad)
-    local x = M.convert("new_tensor", data, code_of(dtype) or lib.inspect(input).dtype)
+    local x = create.convert("new_tensor", data, code_of(dtype) or lib.inspect(input).dtype)
     return (placed(x, device == nil and input.device or device, requires_grad))
   end,
 }
@@ -342,7 +342,7 @@ local function new_like(name, doc, example, fill)
     if requires_grad then x.requires_grad = true end
     return x
   end
-  M["new_" .. name] = define {
+  create["new_" .. name] = define {
     name = "new_" .. name,
     doc = doc .. ", with this tensor's dtype by default.",
     examples = ("moth.ones(2), {2, 3}%s\nmoth.ones(2), {2, 3}%s, {dtype = moth.float64, "
@@ -364,7 +364,7 @@ new_like("empty", "A new tensor with uninitialized elements", "")
 new_like("full", "A new tensor with the same value everywhere", ", 7", true)
 
 --- moth.frombuffer(buffer, {dtype, count, offset}): a 1-d tensor with a copy of a string's bytes.
-M.frombuffer = define {
+create.frombuffer = define {
   name = "frombuffer",
   doc = "A 1-d tensor with a copy of the bytes of a string.",
   examples = "'\\1\\2\\3\\4', {dtype = moth.uint8}\n'\\0\\0\\1\\0\\2\\0', "
@@ -405,11 +405,11 @@ M.frombuffer = define {
 }
 
 --- The positions in a user's list, for a function's argument: i64.
-function M.integers(list, fname, aname)
-  return (M.convert(fname or "index", list, I64, aname or "indices"))
+function create.integers(list, fname, aname)
+  return (create.convert(fname or "index", list, I64, aname or "indices"))
 end
 
 --- Values to be written into x, converted to its dtype.
-function M.like(values, x) return M.convert("tensor", values, lib.inspect(x).dtype) end
+function create.like(values, x) return create.convert("tensor", values, lib.inspect(x).dtype) end
 
-return M
+return create

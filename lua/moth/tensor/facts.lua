@@ -68,7 +68,7 @@ function getters.nbytes(x) return several(x, "nbytes", read_bytes) end
 local function parser(fname)
   local parse
   return function(...)
-    parse = parse or require "moth.binding.define".signature(fname, {{"tensor", "input",
+    parse = parse or require("moth.binding.define").signature(fname, {{"tensor", "input",
       "tensor"},
       {"dim", "dim", "the dimension; all of them when absent", optional = true}})
     local _, dim = parse(...)

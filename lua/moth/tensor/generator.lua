@@ -83,12 +83,12 @@ function Generator:__tostring()
   return "Generator{seed = " .. tostring(self:initial_seed()) .. "}"
 end
 
-local M = {Generator = Generator}
+local generators = {Generator = Generator}
 
 local default
 
 --- The default generator: moth.default_generator.
-function M.default()
+function generators.default()
   local h = Handle()
   local status = C.moth_generator(ctx, h) -- reseeds after a fork
   if status < 0 then errors.status(status, "Generator") end
@@ -101,7 +101,7 @@ function M.default()
 end
 
 --- moth.manual_seed(seed): starts the default stream again. @return the default generator
-M.manual_seed = define {
+generators.manual_seed = define {
   name = "manual_seed",
   doc = "Seeds the default random number generator.",
   examples = "7",
@@ -111,20 +111,22 @@ M.manual_seed = define {
     checked_seed("manual_seed", seed)
     local status = C.moth_seed(ctx, seed)
     if status < 0 then errors.status(status, "manual_seed") end
-    return M.default()
+    return generators.default()
   end,
 }
 
 --- moth.seed(): starts the default stream again from the clock. @return the seed
-function M.seed() return M.default():seed() end
+function generators.seed() return generators.default():seed() end
 
 --- moth.initial_seed(): the seed of the default stream.
-function M.initial_seed() return M.default():initial_seed() end
+function generators.initial_seed() return generators.default():initial_seed() end
 
 --- moth.get_rng_state(): the default stream's state, an i64 tensor {seed, offset}.
-function M.get_rng_state() return M.default():get_state() end
+function generators.get_rng_state() return generators.default():get_state() end
 
 --- moth.set_rng_state(state): restores a state from get_rng_state.
-function M.set_rng_state(state) M.default():set_state(checked_state("set_rng_state", state)) end
+function generators.set_rng_state(state)
+  generators.default():set_state(checked_state("set_rng_state", state))
+end
 
-return M
+return generators

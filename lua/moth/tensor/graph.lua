@@ -92,7 +92,7 @@ function methods.requires_grad_(x, on, ...)
   if on == nil then
     on = true
   elseif type(on) ~= "boolean" or select("#", ...) > 0 then
-    parse_requires = parse_requires or require "moth.binding.define".signature("requires_grad_", {
+    parse_requires = parse_requires or require("moth.binding.define").signature("requires_grad_", {
       {"tensor", "input", "tensor"},
       {"bool", "requires_grad", "record gradients for it?", default = true}})
     on = select(2, parse_requires(x, on, ...))

@@ -23,11 +23,11 @@ local lib = require "moth.binding.lib"
 local C, ctx, ops = lib.C, lib.ctx, bind.ops
 local istensor = lib.istensor
 
-local M = {}
+local indexing = {}
 
 --- A new dimension of size 1 in an index table.
-M.newaxis = setmetatable({}, {__tostring = function() return "moth.newaxis" end})
-local newaxis = M.newaxis
+indexing.newaxis = setmetatable({}, {__tostring = function() return "moth.newaxis" end})
+local newaxis = indexing.newaxis
 
 local info = ffi.new "moth_tensor_info"
 
@@ -79,7 +79,7 @@ local function bounds(item, size, of)
   end
   return from - 1, to, step
 end
-M.bounds = bounds
+indexing.bounds = bounds
 
 local function bad_item(item, i)
   if lib.is_plain(item) then
@@ -225,7 +225,7 @@ end
 -- ---- reading and writing ----
 
 --- x[key] where key is a table.
-function M.get(x, key)
+function indexing.get(x, key)
   if getmetatable(key) ~= nil then
     if key ~= newaxis then bad_item(key, 1) end
     return ops.unsqueeze(x, 1)
@@ -237,8 +237,8 @@ function M.get(x, key)
 end
 
 --- x[key] where key is a tensor: a mask or positions in the first dimension.
-function M.get_tensor(x, key)
-  if uses(key) == 0 then return M.get(x, {key}) end
+function indexing.get_tensor(x, key)
+  if uses(key) == 0 then return indexing.get(x, {key}) end
   return ops.index(x, {key})
 end
 
@@ -278,10 +278,10 @@ local function put(y, list, v)
 end
 
 --- x[i] = v where i is a number.
-function M.set_position(x, i, v) assign(ops.select(x, 1, i), v) end
+function indexing.set_position(x, i, v) assign(ops.select(x, 1, i), v) end
 
 --- x[key] = v where key is a table.
-function M.set(x, key, v)
+function indexing.set(x, key, v)
   if getmetatable(key) ~= nil then
     if key ~= newaxis then bad_item(key, 1) end
     return assign(x, v)
@@ -291,9 +291,9 @@ function M.set(x, key, v)
 end
 
 --- x[key] = v where key is a tensor.
-function M.set_tensor(x, key, v)
-  if uses(key) == 0 then return M.set(x, {key}, v) end
+function indexing.set_tensor(x, key, v)
+  if uses(key) == 0 then return indexing.set(x, {key}, v) end
   put(x, {key}, v)
 end
 
-return M
+return indexing

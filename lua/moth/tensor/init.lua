@@ -13,31 +13,34 @@ local look = require "moth.tensor.look"
 
 local ops, istensor = bind.ops, lib.istensor
 
-local M = {}
+local tensors = {}
 
 local methods, getters, setters = {}, {}, {}
 
 -- ---- fields and methods written in Lua ----
 
 --- The names that each file of tensor/ defines, in the format of lazy.from.
-M.parts = {}
-lazy.from(M.parts, "moth.tensor.facts", "shape ndim dtype device is_cuda itemsize _version nbytes "
+tensors.parts = {}
+lazy.from(tensors.parts, "moth.tensor.facts",
+  "shape ndim dtype device is_cuda itemsize _version nbytes "
   .. "size stride dim ndimension numel nelement storage_offset element_size data_ptr "
   .. "is_contiguous is_floating_point is_signed is_set_to is_sparse layout values indices "
   .. "T mT H mH adjoint")
-lazy.from(M.parts, "moth.tensor.values", "item tolist")
-lazy.from(M.parts, "moth.tensor.convert", "to pin_memory is_pinned record_stream type type_as cpu "
+lazy.from(tensors.parts, "moth.tensor.values", "item tolist")
+lazy.from(tensors.parts, "moth.tensor.convert",
+  "to pin_memory is_pinned record_stream type type_as cpu "
   .. "cuda bool byte char short int long half bfloat16 float double")
-lazy.from(M.parts, "moth.tensor.graph", "requires_grad is_leaf retains_grad grad_fn grad data "
+lazy.from(tensors.parts, "moth.tensor.graph",
+  "requires_grad is_leaf retains_grad grad_fn grad data "
   .. "backward detach detach_ requires_grad_ retain_grad free")
-lazy.from(M.parts, "moth.tensor.hooks", "register_hook register_post_accumulate_grad_hook")
-lazy.from(M.parts, "moth.tensor.later", "materialize")
+lazy.from(tensors.parts, "moth.tensor.hooks", "register_hook register_post_accumulate_grad_hook")
+lazy.from(tensors.parts, "moth.tensor.later", "materialize")
 
 local loaded = {}
 
 -- Loads the file that defines a name. Returns true if a file was loaded.
 local function load_part(name)
-  local part = lazy.module(M.parts, name)
+  local part = lazy.module(tensors.parts, name)
   if not part or loaded[part] then return false end
   local found = require(part)
   for key, method in pairs(found.methods) do methods[key] = method end
@@ -48,17 +51,17 @@ local function load_part(name)
 end
 
 --- name -> method, for all methods written in Lua and all ops bound so far.
-function M.written()
-  lazy.each(M.parts, load_part)
+function tensors.written()
+  lazy.each(tensors.parts, load_part)
   return methods
 end
 
 -- ---- x[key] ----
 
 --- The names of a tensor's methods and fields; only methods if of_methods is true.
-function M.names(of_methods)
+function tensors.names(of_methods)
   local list = {}
-  for name in pairs(M.written()) do
+  for name in pairs(tensors.written()) do
     if name ~= "short" and name ~= "int" then list[#list + 1] = name end -- near to too much
   end
   for name in pairs(of_methods and {} or getters) do list[#list + 1] = name end
@@ -78,7 +81,7 @@ local function first_time(x, name)
   local f = bind.method(name)
   if f == nil then
     errors.raise("a tensor has no field or method '" .. name .. "'"
-      .. (missing(name) or errors.nearest(name, M.names()))
+      .. (missing(name) or errors.nearest(name, tensors.names()))
       .. require("moth.error.stack").dotted(function(v) return istensor(v) and v._slot ==
       x._slot end))
   end
@@ -133,7 +136,7 @@ local function set(x, key, value)
   elseif getters[key] or methods[key] then
     errors.raise("'" .. key .. "' of a tensor cannot be assigned")
   else
-    M.written()
+    tensors.written()
     local list = {}
     for name in pairs(setters) do list[#list + 1] = name end
     errors.raise("a tensor has no field '" .. key .. "' to assign"
@@ -143,7 +146,7 @@ end
 
 -- ---- operators ----
 
-M.metatable = {
+tensors.metatable = {
   __index = get,
   __newindex = set,
   __len = function(x)
@@ -151,10 +154,10 @@ M.metatable = {
     if t.ndim == 0 then errors.raise("a 0-d tensor has no length", "E_SHAPE") end
     return tonumber(t.shape[0])
   end,
-  __tostring = function(x) return (require "moth.tensor.print".tostring(x)) end,
+  __tostring = function(x) return (require("moth.tensor.print").tostring(x)) end,
 }
 
-for name, fn in pairs(require "moth.tensor.operators") do M.metatable[name] = fn end
-lib.metatype(M.metatable)
+for name, fn in pairs(require "moth.tensor.operators") do tensors.metatable[name] = fn end
+lib.metatype(tensors.metatable)
 
-return M
+return tensors

@@ -20,7 +20,7 @@ local concat, rep, floor, min, max = table.concat, string.rep, math.floor, math.
 local format = string.format
 local huge = math.huge
 
-local M = {}
+local printing = {}
 
 local options = {precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80}
 local defaults = {precision = 4, threshold = 1000, edgeitems = 3, linewidth = 80}
@@ -32,7 +32,7 @@ local BOOL, FLOATS = C.MOTH_BOOL, C.MOTH_F16 -- FLOATS: the first floating-point
 -- elements are shortened, 1000), edgeitems (elements at each end of a shortened dimension, 3),
 -- linewidth (80), sci_mode (true or false: powers of ten always or never; nil: as needed), profile
 -- ("default", "short" or "full")
-function M.set_printoptions(settings)
+function printing.set_printoptions(settings)
   local errors = require "moth.error"
   local profiles = {
     default = defaults,
@@ -202,7 +202,7 @@ local function layout(list, depth, ndim, text, width)
 end
 
 -- "max_pool2d" -> "MaxPool2d", the name in grad_fn.
-function M.node_name(name)
+function printing.node_name(name)
   if name:find "%u" then return name end -- a Function's class
   name = name:gsub("_+$", "")
   return (("_" .. name):gsub("_+(%w)", string.upper))
@@ -215,11 +215,11 @@ local function footer(x, info, sizes, kind, more)
   if #sizes > 0 then parts[1] = parts[1] .. " of size " .. require("moth.tensor.size").text(sizes,
     "x") end
   if info.device > 0 then
-    parts[2] = "device=" .. require "moth.tensor.device".by_code[info.device].name
+    parts[2] = "device=" .. require("moth.tensor.device").by_code[info.device].name
   end
   local node = C.moth_node_name(lib.ctx, x)
   if node ~= nil then
-    parts[#parts + 1] = "grad_fn=<" .. M.node_name(ffi.string(node)) .. ">"
+    parts[#parts + 1] = "grad_fn=<" .. printing.node_name(ffi.string(node)) .. ">"
   elseif bit.band(info.flags, C.MOTH_IS_GRAD) ~= 0 then
     parts[#parts + 1] = "requires_grad"
   end
@@ -234,7 +234,7 @@ local function short(s)
 end
 
 --- The text of a tensor, for `tostring(x)` and `print(x)`.
-function M.tostring(x)
+function printing.tostring(x)
   local info = ffi.new "moth_tensor_info"
   if C.moth_inspect(lib.ctx, x, info) < 0 then return "[moth tensor, released]" end
   local sizes = lib.sizes(info)
@@ -262,4 +262,4 @@ function M.tostring(x)
   return layout(list, 1, #sizes, text, widest(all, text)) .. "\n" .. tail
 end
 
-return M
+return printing

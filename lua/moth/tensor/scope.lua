@@ -92,7 +92,7 @@ function scope.scope(fn, ...)
   if not calls.is_callable(fn) then
     errors.refuse("scope", "fn", "a function is needed", fn, "E_TYPE")
   end
-  if lib.is_outside() then return require "moth.base.coroutines".run("scope", run_in_scope, fn,
+  if lib.is_outside() then return require("moth.base.coroutines").run("scope", run_in_scope, fn,
     ...) end
   return run_in_scope(fn, ...)
 end

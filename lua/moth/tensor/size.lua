@@ -38,26 +38,26 @@ function Size.__call()
   require("moth.error").raise("a shape is a field, not a method: x.shape, or x:size(1)", "E_TYPE")
 end
 
-local M = {}
+local size_module = {}
 
 --- The sizes with all digits: Lua writes 10^14 and more as powers of ten.
-function M.text(sizes, between)
+function size_module.text(sizes, between)
   return (("%d" .. between):rep(#sizes):sub(1, -1 - #between):format(unpack(sizes)))
 end
 
-function Size:__tostring() return "(" .. M.text(self, ", ") .. ")" end
+function Size:__tostring() return "(" .. size_module.text(self, ", ") .. ")" end
 
 function Size.__concat(a, b) return tostring(a) .. tostring(b) end
 
 --- Makes a list a Size, in place.
-function M.wrap(list) return setmetatable(list, Size) end
+function size_module.wrap(list) return setmetatable(list, Size) end
 
 --- Returns true if a value is a Size.
-function M.is(value) return getmetatable(value) == Size end
+function size_module.is(value) return getmetatable(value) == Size end
 
 --- moth.Size{2, 3} or moth.Size(2, 3): a list of sizes that compares with `==`.
 -- Raises if an element is no integer.
-function M.new(...)
+function size_module.new(...)
   local list = ...
   if type(list) ~= "table" then list = {...} end
   local size = {}
@@ -73,4 +73,4 @@ function M.new(...)
   return setmetatable(size, Size)
 end
 
-return M
+return size_module

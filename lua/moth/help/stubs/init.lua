@@ -231,7 +231,7 @@ local function fields_of(object, instance, sig)
     local fine, value = pcall(function() return instance[arg.name] end)
     if fine then add(arg.name, value, arg) end
   end
-  if instance and class.isinstance(instance, require("moth.nn.module")) then
+  if instance and class.isinstance(instance, require "moth.nn.module") then
     for _, row in ipairs(instance:_members()) do add(row[1], row[2]) end
     for _, row in ipairs(instance:_children()) do add(row[1], row[2]) end
   end

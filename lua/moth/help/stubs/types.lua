@@ -157,7 +157,7 @@ function types.observed(object, path, sig)
   local function seen(made)
     if instance or class.of(made) ~= object then return made end
     instance = made
-    if class.isinstance(made, require("moth.nn.module")) and type(made.forward) == "function" then
+    if class.isinstance(made, require "moth.nn.module") and type(made.forward) == "function" then
       local forward = made.forward
       made.forward = function(...)
         local given, found = {n = select("#", ...), ...}, nil
