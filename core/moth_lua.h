@@ -1,5 +1,6 @@
 /* moth_lua.h -- functions for the Lua side of Moth, beyond those of moth.h: sweeps, hooks,
-** activation checkpoints, captured steps, profiles, traces, call logs, workers, streams, coroutines.
+** activation checkpoints, captured steps, profiles, traces, call logs, workers, streams and
+** coroutines.
 **
 ** Hosts do not need this header. It may change with every version of the Lua files, which check
 ** moth_lua_abi_version when they are loaded. MOTH_LUA_ABI is incremented by each change here or in
