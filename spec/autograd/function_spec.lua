@@ -11,7 +11,7 @@ local refuses = intact.refuses
 local function line() return debug.getinfo(2, "l").currentline end
 
 -- The message of the error of f, which must begin with line `at` of this file.
-local function told(at, f)
+local function message_at(at, f)
   local ok, problem = pcall(f)
   assert.is_false(ok)
   local place = ("function_spec.lua:%d: "):format(at)
@@ -33,30 +33,30 @@ describe("a mistake in a Function", function()
   it("that an op finds names its line, also after `return`", function()
     local at = line() + 1
     local Wrong = function_of(function(_, y) return y:sum(9) end)
-    local text = told(at, function() return (Wrong.apply(x)) end)
+    local text = message_at(at, function() return (Wrong.apply(x)) end)
     assert.is_truthy(text:find("in a return call of Own.forward", 1, true), text)
     at = line() + 2
     Wrong = function_of(double, function(_, dy)
       local dx = dy:sum(9)
       return dx
     end)
-    told(at, function() Wrong.apply(x):sum():backward() end)
+    message_at(at, function() Wrong.apply(x):sum():backward() end)
     at = line() + 1
     Wrong = function_of(double, function(_, dy) return dy:sum(9) end)
-    text = told(at, function() Wrong.apply(x):sum():backward() end)
+    text = message_at(at, function() Wrong.apply(x):sum():backward() end)
     assert.is_truthy(text:find("in a return call of Own.backward", 1, true), text)
   end)
 
   it("in the results of forward names the line of forward", function()
     local at = line() + 1
     local Wrong = function_of(function() return 3 end)
-    told(at, function() return (Wrong.apply(x)) end)
+    message_at(at, function() return (Wrong.apply(x)) end)
     at = line() + 1
     Wrong = function_of(function(ctx, y)
       ctx:mark_dirty(y)
       return y * 2
     end)
-    told(at, function() return (Wrong.apply(x:detach())) end)
+    message_at(at, function() return (Wrong.apply(x:detach())) end)
   end)
 
   it("in the results of backward names the line of backward", function()
@@ -68,7 +68,7 @@ describe("a mistake in a Function", function()
     } do
       local at = line() + 1
       local Wrong = function_of(double, function() return unpack(wrong) end)
-      local message = told(at, function() Wrong.apply(x):sum():backward() end)
+      local message = message_at(at, function() Wrong.apply(x):sum():backward() end)
       assert.is_truthy(message:find(text, 1, true), message)
     end
   end)
@@ -76,18 +76,18 @@ describe("a mistake in a Function", function()
   it("such as a missing backward names the line of the backward pass", function()
     local Half = function_of(double)
     local at = line() + 1
-    told(at, function() Half.apply(x):sum():backward() end)
+    message_at(at, function() Half.apply(x):sum():backward() end)
   end)
 
   it("in a hook names the line of the hook", function()
     local y = x * 2
     local at = line() + 1
     y:register_hook(function() return 3 end)
-    told(at, function() y:sum():backward() end)
+    message_at(at, function() y:sum():backward() end)
     local z = x * 2
     at = line() + 1
     z:register_hook(function(dz) return dz:sum(9) end)
-    told(at, function() z:sum():backward() end)
+    message_at(at, function() z:sum():backward() end)
   end)
 
   it("that raises an error value of the user passes the value unchanged", function()
@@ -177,7 +177,7 @@ describe("once_differentiable", function()
     local at = line() + 2
     local Wrong = function_of(double,
       ag.once_differentiable(function(_, dy) return dy:sum(9) end))
-    told(at, function() Wrong.apply(x):sum():backward() end)
+    message_at(at, function() Wrong.apply(x):sum():backward() end)
     refuses(function() return (ag.once_differentiable(3)) end, "'fn' to 'once_differentiable'")
   end)
 end)

@@ -114,7 +114,7 @@ function()
         for _, shape in ipairs {{8, 3, 9, 15}, {64, 8, 1, 1}} do
           local x, t = near_zero(dtype, training, shape)
           for _, lies in ipairs {"contiguous_format", "channels_last"} do
-            local function slopes(joined)
+            local function input_gradients(joined)
               local leaf = x:detach():clone():contiguous {memory_format = lies}:detach()
               leaf:requires_grad_()
               local y = F.batch_norm {leaf, t[1]:clone(), t[2]:clone(), t[3], t[4],
@@ -123,10 +123,10 @@ function()
               y:backward(moth.ones(shape, {dtype = dtype, device = device}))
               return leaf.grad, y
             end
-            local wanted, y = slopes(false)
+            local wanted, y = input_gradients(false)
             local open = (y:narrow(1, 1, shape[1] / 2):gt(0)):float():mean():item()
             assert.is_true(open > 0.1 and open < 0.9, "nothing to tell apart: " .. open)
-            local got = slopes(true)
+            local got = input_gradients(true)
             local other = wanted:ne(got):sum():item()
             assert.equal(0, tonumber(other), ("%s training %s %s"):format(tostring(dtype),
               tostring(training), lies))
@@ -163,7 +163,7 @@ describe("F.batch_norm with an activation and a residual", function()
     local s, w = moth.randn_like(x):requires_grad_(), moth.randn(3, {dtype = moth.float64})
     w:requires_grad_()
     for _, residual in ipairs {s, false} do
-      local function slopes(joined)
+      local function input_gradients(joined)
         local y
         if joined then
           y = F.batch_norm {x, weight = w, training = true, activation = "relu",
@@ -177,7 +177,7 @@ describe("F.batch_norm with an activation and a residual", function()
         local again, more = moth.autograd.grad(slope, {x, w})
         return bits(dx) .. bits(dw) .. bits(again) .. bits(more)
       end
-      assert.equal(slopes(false), slopes(true))
+      assert.equal(input_gradients(false), input_gradients(true))
     end
     local y = moth.no_grad(function()
       return F.batch_norm {x, weight = w, training = true, activation = "relu"}

@@ -105,7 +105,7 @@ describe("NaN", function()
     end},
   }
   for name, case in pairs(cases) do
-    it(("is refused as '%s' of %s"):format(case[1], name), function()
+    it(("raises as '%s' of %s"):format(case[1], name), function()
       refuses(case[2], "'" .. case[1] .. "' to '" .. name .. "'")
     end)
   end
@@ -240,7 +240,7 @@ describe("a captured operand that overlaps a result of its group, without coinci
     end,
   }
   for name, fn in pairs(steps) do
-    it(name .. ": replays as it computes", function()
+    it(name .. ": replays equal plain calls", function()
       local a, b = moth.arange(1, 4001):float(), moth.arange(1, 4001):float()
       local plain, captured = parts(a), parts(b)
       local step = moth.capture(function() return (fn(captured)) end)

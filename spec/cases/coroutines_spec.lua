@@ -411,9 +411,9 @@ describe("if modes cannot belong to a coroutine", function()
       local co = coroutine.create(function() moth.no_grad(function() coroutine.yield() end) end)
       print(coroutine.resume(co))
       print((w * 2).requires_grad)
-      local function look() return (w * 2).requires_grad end
-      co = coroutine.wrap(function() return moth.no_grad(look) end)
-      print(co(), look())
+      local function records() return (w * 2).requires_grad end
+      co = coroutine.wrap(function() return moth.no_grad(records) end)
+      print(co(), records())
       co = coroutine.create(function() moth.set_grad_enabled(false) end)
       print(coroutine.resume(co))]]
     local lines = {}
@@ -463,7 +463,7 @@ describe("coroutines in any order", function()
     local scoped = setmetatable({}, {__mode = "k"}) -- scope -> list of tensors made in it
     local new_thread, act
 
-    local function look()
+    local function records()
       assert(on() == model:value("grad", true), "grad mode")
       assert((w * 2).requires_grad == model:value("grad", true), "recording")
       local cast = model:value("autocast", false)
@@ -485,9 +485,9 @@ describe("coroutines in any order", function()
       local fails = name ~= "main" and draw(8) == 1
       local ok = pcall(kind[3], function()
         stack[#stack + 1] = {kind[1], value}
-        look()
+        records()
         for _ = 1, draw(3) do act(name, depth + 1) end
-        look()
+        records()
         if scope then
           for _, x in ipairs(scoped[scope]) do assert(alive(x), "a tensor of an open scope") end
         end
@@ -498,7 +498,7 @@ describe("coroutines in any order", function()
       if scope then
         for _, x in ipairs(scoped[scope]) do assert(not alive(x), "a tensor of an ended scope") end
       end
-      look()
+      records()
     end
 
     local function resume()
@@ -516,7 +516,7 @@ describe("coroutines in any order", function()
       local ok, problem = coroutine.resume(thread.co)
       assert(ok, problem)
       model.chain[#model.chain] = nil
-      look()
+      records()
     end
 
     function new_thread()
@@ -531,7 +531,7 @@ describe("coroutines in any order", function()
       local what = draw(9)
       if what <= 3 and name ~= "main" then
         coroutine.yield()
-        look()
+        records()
       elseif what <= 5 and depth < 5 then
         within(name, depth)
       elseif what <= 7 and #model.chain < 5 then
@@ -542,7 +542,7 @@ describe("coroutines in any order", function()
         collectgarbage()
         moth.collect()
       end
-      look()
+      records()
     end
 
     for _ = 1, turns do act("main", 1) end

@@ -89,17 +89,17 @@ local function computed(row)
   if y then leaves.y = y:requires_grad_() end
   local fn = setfenv(assert(loadstring("return " .. row.lua)),
     {x = x, y = y, S = S, F = F, moth = moth})
-  local function slope(v, leaf)
+  local function diff(v, leaf)
     if not leaf or not v then return false end
     if not v.requires_grad then return moth.zeros_like(leaf) end
     return moth.autograd.grad(v:sum(), {leaf}, {create_graph = true, allow_unused = true})
       or moth.zeros_like(leaf)
   end
   local value = fn()
-  local by_x = slope(value, leaves.x)
-  if not y then return {value, by_x, slope(by_x, leaves.x)} end
-  local by_y = slope(value, leaves.y)
-  return {value, by_x, by_y, slope(by_x, leaves.x), slope(by_x, leaves.y), slope(by_y, leaves.y)}
+  local by_x = diff(value, leaves.x)
+  if not y then return {value, by_x, diff(by_x, leaves.x)} end
+  local by_y = diff(value, leaves.y)
+  return {value, by_x, by_y, diff(by_x, leaves.x), diff(by_x, leaves.y), diff(by_y, leaves.y)}
 end
 
 -- The error of a row as text, and the count of compared numbers.

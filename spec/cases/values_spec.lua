@@ -390,18 +390,18 @@ compared("kl_divergence", {
 })
 
 describe("gradients of log_prob", function()
-  local function slope(wanted, make, parameter, value)
+  local function check_gradient(wanted, make, parameter, value)
     local p = T(parameter):requires_grad_()
     make(p):log_prob(value):sum():backward()
     near(wanted, p.grad, 1e-5)
   end
 
   it("keep their digits at large counts", function()
-    slope(4.99833333234e-7, function(p) return D.StudentT(p) end, 1000, 1)
-    slope(0.000100000000333, function(p) return D.Gamma(p, 1) end, 1e8, 100010000)
-    slope(0.0001, function(p) return D.Poisson(p) end, 1e8, 100010000)
-    slope(40000, function(p) return D.Binomial(1e8, p) end, 0.5, 50010000)
-    slope(-4.99712540406e-5, function(p) return D.Beta(p, 1e7) end, 10001000, 0.5)
+    check_gradient(4.99833333234e-7, function(p) return D.StudentT(p) end, 1000, 1)
+    check_gradient(0.000100000000333, function(p) return D.Gamma(p, 1) end, 1e8, 100010000)
+    check_gradient(0.0001, function(p) return D.Poisson(p) end, 1e8, 100010000)
+    check_gradient(40000, function(p) return D.Binomial(1e8, p) end, 0.5, 50010000)
+    check_gradient(-4.99712540406e-5, function(p) return D.Beta(p, 1e7) end, 10001000, 0.5)
   end)
 
   it("are finite if an unused branch is infinite", function()

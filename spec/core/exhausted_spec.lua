@@ -25,7 +25,7 @@ local function sum(list)
   return total
 end
 
-local function slopes(loss, inputs, create_graph)
+local function input_gradients(loss, inputs, create_graph)
   if not lib.istensor(loss) then return {} end
   return {moth.autograd.grad({loss}, inputs, {create_graph = create_graph, allow_unused = true})}
 end
@@ -43,8 +43,8 @@ local function twice(op, example)
   end
   arguments = registry.replace(arguments, order)
   return function()
-    local first = slopes(sum(float_results(op, arguments)), leaves, true)
-    return slopes(sum(first), leaves, false)
+    local first = input_gradients(sum(float_results(op, arguments)), leaves, true)
+    return input_gradients(sum(first), leaves, false)
   end
 end
 

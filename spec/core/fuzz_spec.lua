@@ -32,7 +32,7 @@ describe("random programs", function()
 
   it("compute the same bits when captured, also with other numbers", function()
     each(300, function(program)
-      local sets = {program.inputs, fuzz.turned(program.inputs)}
+      local sets = {program.inputs, fuzz.permuted(program.inputs)}
       local step = moth.capture(function(...) return unpack(fuzz.run(program, {...})) end)
       for k = 1, 4 do
         local inputs = sets[1 + k % 2]
@@ -53,7 +53,7 @@ end)
 describe("the gradient of a random program", function()
   it("is the derivative of its result", function()
     each(300, function(program)
-      return fuzz.outcome(program, program.inputs) and fuzz.slope_differs(program)
+      return fuzz.outcome(program, program.inputs) and fuzz.derivative_differs(program)
     end, true)
   end)
 end)

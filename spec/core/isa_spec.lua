@@ -270,7 +270,7 @@ local function check(name, f, ...)
     end
   end
 end
-local function slopes(f) -- of all arguments, side by side
+local function derivatives(f) -- of all arguments, side by side
   return function(...)
     local leaves = {}
     for k, x in ipairs {...} do leaves[k] = x:detach():clone():requires_grad_() end
@@ -286,7 +286,7 @@ for seed = 1, 3 do
     for name, f in pairs(ones) do
       check(name, f, x)
       check(name, f, y)
-      check(name .. "'s slope", slopes(f), y)
+      check(name .. "'s slope", derivatives(f), y)
     end
     for name, f in pairs(twos) do
       check(name, f, x, y)
@@ -294,11 +294,11 @@ for seed = 1, 3 do
       check(name .. " by a single", function(a, b) return f(b, a) end, y, x:narrow(1, 5, 1))
       local single = y:narrow(1, 5, 1)
       assert(moth.equal(plain(f(x, single)), plain(f(x, single:expand(N):contiguous()))), name)
-      check(name .. "'s slopes", slopes(f), y, y:flip(1))
+      check(name .. "'s slopes", derivatives(f), y, y:flip(1))
     end
     for name, f in pairs(losses) do
       check(name, f, x, y)
-      check(name .. "'s slopes", slopes(f), x, y)
+      check(name .. "'s slopes", derivatives(f), x, y)
     end
   end
 end

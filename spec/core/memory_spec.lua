@@ -75,7 +75,7 @@ describe("a loop of ten thousand temporaries of 80 KB", function()
 end)
 
 describe("cdist", function()
-  local function whole(a, b, p) return ((a:unsqueeze(-2) - b:unsqueeze(-3)):norm(p, -1)) end
+  local function in_one_piece(a, b, p) return ((a:unsqueeze(-2) - b:unsqueeze(-3)):norm(p, -1)) end
 
   it("computes a part of the differences at a time if no gradient needs them", function()
     moth.manual_seed(1)
@@ -87,10 +87,10 @@ describe("cdist", function()
       local y = moth.cdist(a, b, p)
       local taken = moth.memory().peak_bytes - before
       assert.is_true(taken < 3 * y.nbytes, taken / y.nbytes) -- 30 times as much in one piece
-      assert.is_true(y:equal(whole(a, b, p)))
+      assert.is_true(y:equal(in_one_piece(a, b, p)))
     end
     local x = a:clone():requires_grad_()
-    assert.is_true(moth.cdist(x, b, 1):detach():equal(whole(a, b, 1)))
+    assert.is_true(moth.cdist(x, b, 1):detach():equal(in_one_piece(a, b, 1)))
   end)
 end)
 

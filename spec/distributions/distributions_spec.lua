@@ -1,12 +1,12 @@
 -- moth.distributions: functions equal PyTorch's, samples have the right moments.
 
 local moth = require "moth"
-local chances = require "spec.support.chances"
+local cases = require "spec.support.distribution_cases"
 
 local nn, D = moth.nn, moth.distributions
 
-local made = chances.golden "distributions"
-local same, tensors = chances.same, chances.tensors
+local made = cases.golden "distributions"
+local same, tensors = cases.same, cases.tensors
 
 local ORDER = { loc = 1, low = 1, rate = 1, probs = 1, logits = 1, scale = 2, high = 2,
   covariance_matrix = 2, precision_matrix = 2, scale_tril = 2 }
@@ -15,7 +15,7 @@ describe("a distribution's", function()
   for i, case in ipairs(made.cases) do
     local _, names = tensors(case.params)
     local title = ("%s by %s"):format(case.class, table.concat(names, " and "))
-    it(title .. " fields and functions are PyTorch's (" .. i .. ")", function()
+    it(title .. " fields and functions equal PyTorch's (" .. i .. ")", function()
       local params = tensors(case.params, true)
       local d = D[case.class](params)
       local dtype = case.class == "Categorical" and moth.int64 or moth.float64

@@ -35,7 +35,7 @@ describe("the distribution", function()
       else assert.error_matches(function() d:entropy() end, "no entropy", 1, true) end
     end)
 
-    it(name .. " draws what its mean, variance and log_prob say", function()
+    it(name .. " has samples of its mean, variance and log_prob", function()
       local x = d:sample(N)
       local spread = (d.variance / N):sqrt()
       local usual = d.variance:isfinite() -- StudentT with few degrees of freedom has none

@@ -119,26 +119,26 @@ describe("a name in a file is shown without control characters:", function()
   end)
 
   it("a tensor and an option of a state dict; of many names the first", function()
-    local function told(f, ...)
+    local function safe(f, ...)
       local ok, message = pcall(f, ...)
       assert.is_false(ok)
       assert.is_true(#message < 2000 and not message:find "\27")
       return message
     end
     local net, given = moth.nn.Linear(2, 2), { [files.evil] = moth.ones(2) }
-    assert.matches("unexpected: '\\x1b[2J\\x0axxx", told(net.load_state_dict, net, given), 1, true)
+    assert.matches("unexpected: '\\x1b[2J\\x0axxx", safe(net.load_state_dict, net, given), 1, true)
     local outer = moth.nn.Sequential()
     outer:add_module(files.evil:sub(1, 300), net)
     for _, shown in ipairs { tostring(outer), tostring(outer:state_dict()) } do
       assert.is_true(#shown < 500 and not shown:find "\27")
     end
-    told(moth.func.functional_call, net, given, moth.ones(1, 2))
-    told(function() return moth.ones(2)["\27[2J"] end)
+    safe(moth.func.functional_call, net, given, moth.ones(1, 2))
+    safe(function() return moth.ones(2)["\27[2J"] end)
     local optimizer = moth.optim.SGD(net:parameters(), { lr = 1 })
-    told(optimizer.load_state_dict, optimizer, { state = {}, param_groups = {
+    safe(optimizer.load_state_dict, optimizer, { state = {}, param_groups = {
       { params = { 0, 1 }, [files.evil] = 1 } } })
     for i = 1, 1000 do given["k" .. i] = moth.ones(1) end
-    assert.matches("and 901 more", told(net.load_state_dict, net, given))
+    assert.matches("and 901 more", safe(net.load_state_dict, net, given))
   end)
 
   it("a column of a table, a field", function()

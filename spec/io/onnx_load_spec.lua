@@ -113,17 +113,17 @@ describe("a net that PyTorch exported", function()
 
   it("runs in float64, but not on inputs of another dtype or size", function()
     local net = load "resnet"
-    local function told(what, ...)
+    local function raises(what, ...)
       local ok, problem = pcall(net, ...)
       assert.is_false(ok)
       assert.is_truthy(problem:find(what), problem)
     end
-    told("'x' to 'forward' %(float32 %(batch, 3, 17, 17%) is needed, got nil")
-    told("got f64 %(2, 3, 17, 17%)", moth.randn(2, 3, 17, 17):double())
-    told("got f32 %(2, 3, 16, 17%)", moth.randn(2, 3, 16, 17))
-    told("got a string", "x")
-    told("1 input is needed, got 2", moth.randn(2, 3, 17, 17), 1)
-    told("there is no input 'y'; the inputs are x", { y = moth.randn(2, 3, 17, 17) })
+    raises("'x' to 'forward' %(float32 %(batch, 3, 17, 17%) is needed, got nil")
+    raises("got f64 %(2, 3, 17, 17%)", moth.randn(2, 3, 17, 17):double())
+    raises("got f32 %(2, 3, 16, 17%)", moth.randn(2, 3, 16, 17))
+    raises("got a string", "x")
+    raises("1 input is needed, got 2", moth.randn(2, 3, 17, 17), 1)
+    raises("there is no input 'y'; the inputs are x", { y = moth.randn(2, 3, 17, 17) })
   end)
 
   if cuda.here then
@@ -453,7 +453,7 @@ end)
 describe("an error of a loaded net", function()
   local I64 = 7
 
-  local function told(net, input)
+  local function error_of(net, input)
     local ok, problem = pcall(net, input)
     assert.is_false(ok)
     return problem
@@ -462,21 +462,21 @@ describe("an error of a loaded net", function()
   it("counts positions as the caller does", function()
     local net = net_of({ node("Gather", { "w", "x" }, { "y" }) }, { { "w", { 4, 2 } } }, { 1 }, I64)
     for _, at in ipairs { 4, 25 } do
-      local problem = told(net, moth.tensor({ at }):long())
+      local problem = error_of(net, moth.tensor({ at }):long())
       assert.is_truthy(problem:find("position " .. at .. " (from 0) is out of range", 1, true),
         problem)
       assert.equal("E_INDEX", moth.errcode())
     end
-    assert.is_truthy(told(net, moth.tensor({ -5 }):long()):find "a negative position is before")
+    assert.is_truthy(error_of(net, moth.tensor({ -5 }):long()):find "a negative position is before")
     net = net_of({ node("GatherElements", { "w", "x" }, { "y" }) }, { { "w", { 4 } } }, { 1 }, I64)
-    local problem = told(net, moth.tensor({ 4 }):long())
+    local problem = error_of(net, moth.tensor({ 4 }):long())
     assert.is_truthy(problem:find("position 4 (from 0) is out of range", 1, true), problem)
   end)
 
   it("has the line and the module's path once", function()
     local net = net_of({ node("MatMul", { "x", "w" }, { "y" }) }, { { "w", { 3, 2 } } }, { 2 })
     for _, case in ipairs { { net, "OnnxModule" }, { nn.Sequential(net), "Sequential%[1%]" } } do
-      local problem = told(case[1], moth.ones(2))
+      local problem = error_of(case[1], moth.ones(2))
       assert.is_truthy(problem:find("_spec.lua:%d+: in " .. case[2] .. ": bad argument"), problem)
       local _, lines = problem:gsub("onnx_load_spec.lua:", "")
       assert.equal(1, lines)

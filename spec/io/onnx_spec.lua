@@ -40,7 +40,7 @@ end
 
 describe("a net exported and read again", function()
   for i, case in ipairs(cases) do
-    it(("gives the same: %d, %s"):format(i, case[1]), function()
+    it(("has the same results: %d, %s"):format(i, case[1]), function()
       local _, net, args, options = unpack(case)
       if type(net) ~= "function" then net:eval() end
       local back = moth.onnx.load(export(net, args, options))
@@ -265,7 +265,7 @@ describe("an unsupported net", function()
     end, x, nil, "a function is being traced or logged already" },
   }
   for _, case in ipairs(bad) do
-    it(case[1] .. " is told", function()
+    it(case[1] .. " raises an error", function()
       local options = case[4] or { opset_version = 17 }
       local ok, problem = pcall(moth.onnx.export, case[2], case[3], P, options)
       assert.is_false(ok)

@@ -39,11 +39,11 @@ describe("scaled_dot_product_attention", function()
     local q, k, v = draw(3, 70, 4), draw(300, 4), draw(3, 300, 2)
     local inputs = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
     for _, causal in ipairs{false, true} do
-      local function slopes(create)
+      local function input_gradients(create)
         local y = sdpa(q, k, v, {is_causal = causal})
         return {moth.autograd.grad((y * y):sum(), inputs, {create_graph = create})}
       end
-      local a, b = slopes(false), slopes(true)
+      local a, b = input_gradients(false), input_gradients(true)
       for i = 1, 3 do assert.close(list(b[i]), list(a[i]), 1e-10) end
     end
   end)

@@ -52,24 +52,24 @@ describe("ctc_loss", function()
       for blank = 1, 4, 3 do
         local x = scores { 9, 3, 4 }:to(device):requires_grad_()
         local t = { { 2LL, 3LL, 3LL }, { 3LL, 2LL, 2LL }, { 2LL, 1LL, 1LL } }
-        local function slope(create_graph)
+        local function input_gradient(create_graph)
           local y = F.ctc_loss(x, moth.tensor(t), { 9, 7, 6 }, { 3, 2, 0 }, blank)
           local g = moth.autograd.grad(y, x, { create_graph = create_graph })
           return type(g) == "table" and g[1] or g
         end
-        assert.is_true(slope(false):allclose(slope(true):detach(), 1e-10, 1e-12))
+        assert.is_true(input_gradient(false):allclose(input_gradient(true):detach(), 1e-10, 1e-12))
       end
     end
   end)
 
   it("has second derivatives, also in float32", function()
     local x = scores { 6, 2, 4 }:float():log_softmax(3):requires_grad_()
-    local function slope(create_graph)
+    local function input_gradient(create_graph)
       local y = F.ctc_loss(x, moth.tensor(TARGETS), { 6, 5 }, { 3, 2 })
       local g = moth.autograd.grad(y, x, { create_graph = create_graph })
       return type(g) == "table" and g[1] or g
     end
-    assert.is_true(slope(true):detach():allclose(slope(false), 1e-4, 1e-6))
+    assert.is_true(input_gradient(true):detach():allclose(input_gradient(false), 1e-4, 1e-6))
   end)
 
   it("without a path is infinite, or 0 with a zero gradient if zero_infinity is set", function()

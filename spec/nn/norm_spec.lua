@@ -32,11 +32,11 @@ describe("batch_norm", function()
   it("has the same gradient in one op as written with ops", function()
     local a = moth.randn(4, 3, 5, {dtype = moth.float64}):requires_grad_()
     local w = moth.randn(3, {dtype = moth.float64}):requires_grad_()
-    local function slopes(create)
+    local function input_gradients(create)
       local y = F.batch_norm(a, {weight = w, training = true})
       return {moth.autograd.grad((y * y * y):sum(), {a, w}, {create_graph = create})}
     end
-    local p, q = slopes(false), slopes(true)
+    local p, q = input_gradients(false), input_gradients(true)
     for i = 1, 2 do assert.close(list(p[i]), list(q[i]), 1e-12) end
   end)
 

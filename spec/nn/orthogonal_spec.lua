@@ -25,7 +25,7 @@ end
 describe("an orthogonal weight", function()
   for _, case in ipairs(golden.cases "orthogonal") do
     local rows, columns = case.rows, case.columns
-    it(("of %d x %d by %s%s is PyTorch's"):format(rows, columns, case.map,
+    it(("of %d x %d by %s%s equals PyTorch's"):format(rows, columns, case.map,
         case.trivial and "" or ", not trivialized,"), function()
       local net = nn.Linear(columns, rows, {bias = false}):double()
       net.weight.data = tensor(case.weight, rows, columns)

@@ -37,7 +37,7 @@ local EXACT = { -- arguments and values by mpmath
 
 describe("moth.special", function()
   for name, rows in pairs(EXACT) do
-    it(name .. " keeps 13 digits", function()
+    it(name .. " has 13 right digits", function()
       for _, row in ipairs(rows) do
         local got, wanted = special[name](f64(row[1])):item(), row[2]
         assert.is_true(got == wanted or math.abs(got - wanted) <= 1e-13 * math.abs(wanted),
@@ -45,7 +45,7 @@ describe("moth.special", function()
       end
     end)
 
-    it(name .. " can be differentiated twice, on both sides of where its method changes", function()
+    it(name .. " has second derivatives, on both sides of a change of method", function()
       local x = f64 { 0.4, 0.97, 1.2, 1.9, 2.2, 5 }:requires_grad_()
       assert.is_true(moth.autograd.gradcheck(special[name], { x }))
       assert.is_true(moth.autograd.gradgradcheck(special[name], { x }))

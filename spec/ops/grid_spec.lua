@@ -9,7 +9,7 @@ local DEVICES = cuda.here and { "cpu", "cuda" } or { "cpu" }
 local function refuses(text, f) assert.has_error_like(f, text) end
 
 -- The gradients of both inputs of a sum of squares.
-local function slopes(x, grid, options, create_graph)
+local function input_gradients(x, grid, options, create_graph)
   x, grid = x:detach():requires_grad_(), grid:detach():requires_grad_()
   local y = F.grid_sample(x, grid, options)
   local dx, dgrid = moth.autograd.grad((y * y):sum(), { x, grid }, { create_graph = create_graph })
@@ -59,8 +59,8 @@ describe("grid_sample", function()
       for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
         for _, padding in ipairs { "zeros", "border", "reflection" } do
           local options = { mode = mode, padding_mode = padding }
-          local dx, dgrid = slopes(x, grid, options, false)
-          local other, turned = slopes(x:to(device), grid:to(device), options, true)
+          local dx, dgrid = input_gradients(x, grid, options, false)
+          local other, turned = input_gradients(x:to(device), grid:to(device), options, true)
           assert.is_true(dx:allclose(other:cpu(), 1e-9, 1e-11), mode .. padding)
           assert.is_true(dgrid:allclose(turned:cpu(), 1e-9, 1e-11), mode .. padding)
         end
@@ -71,8 +71,8 @@ describe("grid_sample", function()
   it("has second derivatives in any dtype", function()
     for _, dtype in ipairs { moth.float32, moth.bfloat16 } do
       local x, grid = moth.randn(1, 2, 3, 4):to(dtype), (moth.rand(1, 2, 3, 2)):to(dtype)
-      local dx, dgrid = slopes(x, grid, {}, true)
-      local other, turned = slopes(x, grid, {}, false)
+      local dx, dgrid = input_gradients(x, grid, {}, true)
+      local other, turned = input_gradients(x, grid, {}, false)
       assert.is_true(dx:allclose(other, 0.05, 0.05) and dgrid:allclose(turned, 0.05, 0.05))
     end
   end)
@@ -82,7 +82,7 @@ describe("grid_sample", function()
     local before, found = moth.get_num_threads(), {}
     for k = 1, 2 do
       moth.set_num_threads(k == 1 and 1 or 4)
-      local dx, dgrid = slopes(x, grid, {})
+      local dx, dgrid = input_gradients(x, grid, {})
       found[k] = { F.grid_sample(x, grid), dx, dgrid }
     end
     moth.set_num_threads(before)
@@ -93,7 +93,7 @@ describe("grid_sample", function()
     if not cuda.here then return pending(cuda.why) end
     local x = moth.randn(1, 3, 8, 8):to "cuda"
     local grid = (moth.rand(1, 30, 30, 2) * 2 - 1):to "cuda"
-    assert.is_true((slopes(x, grid, {})):equal((slopes(x, grid, {}))))
+    assert.is_true((input_gradients(x, grid, {})):equal((input_gradients(x, grid, {}))))
   end)
 
   describe("near elements outside of the image", function()
@@ -167,8 +167,8 @@ describe("grid_sample", function()
       for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
         for _, padding in ipairs { "zeros", "border", "reflection" } do
           local options = { mode = mode, padding_mode = padding }
-          local dx, dgrid = slopes(x, grid, options)
-          local other, turned = slopes(x:to "cuda", grid:to "cuda", options)
+          local dx, dgrid = input_gradients(x, grid, options)
+          local other, turned = input_gradients(x:to "cuda", grid:to "cuda", options)
           assert.is_true(dx:allclose(other:cpu(), 1e-9, 1e-11), mode .. padding)
           assert.is_true(dgrid:allclose(turned:cpu(), 1e-9, 1e-11), mode .. padding)
         end

@@ -6,7 +6,7 @@ local reference = require "spec.support.reference"
 
 local f64, i64 = moth.float64, moth.int64
 local newaxis = moth.newaxis
-local all, pick = reference.all, reference.pick
+local all, pick = reference.all, reference.gather
 
 local SIZES = { 4, 5, 6 }
 local function table_of() return reference.make(SIZES, function(k) return k + 0.5 end) end
@@ -140,7 +140,7 @@ describe(group == basic and "x[{...}] with" or "x[{...}] by", function()
         end
       end)
 
-      it(name .. " has derivatives to base and value", function()
+      it(name .. " has gradients for base and value", function()
         local x = (tensor_of() / 50):requires_grad_()
         assert.is_true(moth.autograd.gradcheck(function(a) return a[key] * a[key] end, { x }))
         if x[key]:numel() == 0 then return end

@@ -91,7 +91,7 @@ describe("an in-place op", function()
   end)
 
   it("on an index that a gradient reads raises in the backward pass", function()
-    local function slope(f)
+    local function derivative(f)
       local x, index = moth.randn(2, 3):requires_grad_(), moth.ones(2, 3):long()
       local y = f(x, index)
       index:fill_(2)
@@ -101,12 +101,12 @@ describe("an in-place op", function()
     local seen = { gather = function(x, i) return x:gather(1, i) end,
                    scatter = function(x, i) return x:scatter(1, i, 5) end }
     for name, f in pairs(seen) do
-      assert.has_error_like(function() return slope(f) end, "bad argument 'index' to '" .. name
+      assert.has_error_like(function() return derivative(f) end, "bad argument 'index' to '" .. name
         .. "' .*saved for the gradient at version 0, was changed in place .*"
         .. "set_detect_anomaly%(true%) finds the line")
       assert.equal("E_VERSION", moth.errcode())
     end
-    assert.same({ 18, 0 }, slope(function(x, i) return x:index_select(1, i:flatten()) end))
+    assert.same({ 18, 0 }, derivative(function(x, i) return x:index_select(1, i:flatten()) end))
   end)
 
   it("of zero elements changes no version", function()

@@ -42,7 +42,7 @@ describe("integers", function()
   for n = 1, 3 do
     local conv, transposed = F["conv" .. n .. "d"], F["conv_transpose" .. n .. "d"]
 
-    it(("are convolved as floats are: %dd"):format(n), function()
+    it(("have the convolutions of floats: %dd"):format(n), function()
       for _, batch in ipairs { false, 2 } do
         for _, groups in ipairs { 1, 2 } do
           for _, padding in ipairs { 0, 1, "same", "valid" } do
@@ -60,7 +60,7 @@ describe("integers", function()
       end
     end)
 
-    it(("are convolved as floats are, transposed: %dd"):format(n), function()
+    it(("have the transposed convolutions of floats: %dd"):format(n), function()
       for _, batch in ipairs { false, 2 } do
         for _, groups in ipairs { 1, 2 } do
           for _, steps in ipairs { { 1, 1, 0 }, { 2, 1, 1 }, { 3, 2, 2 }, { 2, 2, 0 } } do
@@ -74,7 +74,7 @@ describe("integers", function()
       end
     end)
 
-    it(("have the largest of each window: %dd"):format(n), function()
+    it(("have the maximum of each window: %dd"):format(n), function()
       local pool = F["max_pool" .. n .. "d"]
       for _, batch in ipairs { false, 2 } do
         for _, ceil_mode in ipairs { false, true } do
@@ -91,7 +91,7 @@ describe("integers", function()
       end
     end)
 
-    it(("have the mean of each window, towards 0: %dd"):format(n), function()
+    it(("have the mean of each window, rounded towards 0: %dd"):format(n), function()
       local pool = F["avg_pool" .. n .. "d"]
       for _, batch in ipairs { false, 2 } do
         for _, include in ipairs { false, true } do

@@ -77,7 +77,7 @@ end)
 
 describe("the second derivative of a determinant", function()
   -- Of the sum of its squared cofactors: d/dA by PyTorch, which cannot differentiate below rank 1.
-  local function slope(rows, options)
+  local function grad(rows, options)
     local x = moth.tensor(rows, options):requires_grad_()
     local g = moth.autograd.grad(linalg.det(x):sum(), x, {create_graph = true})
     g = type(g) == "table" and g[1] or g
@@ -86,13 +86,13 @@ describe("the second derivative of a determinant", function()
   end
 
   it("exists for singular matrices, of any rank", function()
-    assert.close({{2, 4}, {4, 8}}, slope {{1, 2}, {2, 4}}, 1e-5)
+    assert.close({{2, 4}, {4, 8}}, grad {{1, 2}, {2, 4}}, 1e-5)
     assert.close({{-414, -36, 342}, {-108, 0, 108}, {198, 36, -126}},
-      slope({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, f64), 1e-9)
-    assert.close({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, slope(moth.zeros(3, 3):tolist()), 0)
-    assert.close({{{2, 4}, {4, 8}}, {{10, 0}, {0, 6}}}, slope {{{1, 2}, {2, 4}}, {{5, 0}, {0, 3}}},
+      grad({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, f64), 1e-9)
+    assert.close({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, grad(moth.zeros(3, 3):tolist()), 0)
+    assert.close({{{2, 4}, {4, 8}}, {{10, 0}, {0, 6}}}, grad {{{1, 2}, {2, 4}}, {{5, 0}, {0, 3}}},
       1e-5)
-    assert.same({{0}}, slope {{3}})
+    assert.same({{0}}, grad {{3}})
   end)
 
   it("equals finite differences if the rank is lower by two", function()
@@ -107,12 +107,12 @@ describe("the second derivative of a determinant", function()
     total(x):backward()
     for i = 1, 3 do
       for j = 1, 3 do
-        local function beside(step)
+        local function shifted(step)
           local y = x:detach():clone()
           y[{i, j}] = y[{i, j}]:item() + step
           return total(y:requires_grad_()):item()
         end
-        assert.near((beside(0.01) - beside(-0.01)) / 0.02, x.grad[{i, j}]:item(), 1e-10)
+        assert.near((shifted(0.01) - shifted(-0.01)) / 0.02, x.grad[{i, j}]:item(), 1e-10)
       end
     end
   end)

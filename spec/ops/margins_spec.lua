@@ -112,7 +112,7 @@ describe("elementwise losses accept integer targets, as PyTorch does:", function
   for _, name in ipairs {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"} do
     local loss = F[name]
 
-    it(name .. " in the type of the floats, with their gradient", function()
+    it(name .. " in the dtype of the floats, with their gradient", function()
       for _, dtype in ipairs {moth.float16, moth.float32, moth.float64} do
         local p = moth.tensor({0.5, -2, 7}, {dtype = dtype}):requires_grad_()
         local q = p:detach():clone():requires_grad_()
@@ -130,7 +130,7 @@ describe("elementwise losses accept integer targets, as PyTorch does:", function
       end
     end)
 
-    it(name .. " of two float types in the wider one, each with a gradient of its own", function()
+    it(name .. " with two float dtypes in the wider one, with both gradients", function()
       local p, t = moth.tensor{0.5, -2}:requires_grad_(), f64{1, 0.25}:requires_grad_()
       local y = loss(p, t)
       assert.equal(moth.float64, y.dtype)
@@ -155,7 +155,7 @@ describe("elementwise losses accept integer targets, as PyTorch does:", function
       end
     end)
 
-    it(name .. " of integers alone is refused, and of other shapes", function()
+    it(name .. " raises for integers only, and for other shapes", function()
       local whole = moth.tensor{1LL, 2LL}
       assert.has_error_like(function() loss(whole, whole) end,
         "'input' to '" .. name .. "' %(i64 is not supported here, wanted .* convert with :float")

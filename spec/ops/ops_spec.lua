@@ -102,7 +102,7 @@ local function of_leaves(op, example)
 end
 
 -- The contribution of each leaf to the gradient of the sum of f's results; nil for those without.
-local function slopes(f, given, leaves)
+local function leaf_gradients(f, given, leaves)
   local total
   for _, y in ipairs{f(unpack(given))} do
     if y.requires_grad then total = total and total + y:sum() or y:sum() end
@@ -199,11 +199,11 @@ for _, op in ipairs(registry.ops()) do
       it("has them if only one input needs a gradient", function()
         each_example(op, function(example)
           local f, inputs = of_leaves(op, example)
-          local wanted = #inputs > 1 and slopes(f, inputs, inputs) or {}
+          local wanted = #inputs > 1 and leaf_gradients(f, inputs, inputs) or {}
           for k, slope in pairs(wanted) do
             local given = {}
             for i, x in ipairs(inputs) do given[i] = i == k and x or x:detach() end
-            local got = slopes(f, given, {inputs[k]})[1]
+            local got = leaf_gradients(f, given, {inputs[k]})[1]
             assert(got and same(slope, got, 1e-9), "input " .. k)
           end
         end)

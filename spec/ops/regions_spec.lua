@@ -84,14 +84,14 @@ describe("regions of feature maps", function()
       if row[5] then near(row[5], grad[1][1]) end
     end)
 
-    it(name .. " is differentiated twice", function()
+    it(name .. " has second derivatives", function()
       local x = wave { 2, channels, 5, 4 }:requires_grad_()
       local function f(v) return (ops[name](v, BOXES, 2, options)) end
       moth.autograd.gradcheck(f, { x })
       moth.autograd.gradgradcheck(f, { x })
     end)
 
-    it(name .. " takes a list of boxes for each image, half types, and no boxes", function()
+    it(name .. " accepts a list of boxes for each image, half types, and no boxes", function()
       local x = wave { 2, channels, 5, 4 }
       local list = { BOXES:narrow(1, 1, 1):narrow(2, 2, 4), BOXES:narrow(1, 2, 2):narrow(2, 2, 4) }
       local y = ops[name](x, BOXES, { 2, 2 }, options)

@@ -72,7 +72,7 @@ describe("moth.signal.windows", function()
       near(row[4], call(row[1], 5, row[2], false))
     end)
 
-    it(row[1] .. " of one element is 1, of none empty", function()
+    it(row[1] .. " with one element is 1, with none empty", function()
       if row[1] ~= "exponential" or row[2].tau == 1 then
         near({ 1 }, call(row[1], 1, row[2], true))
         near({ 1 }, call(row[1], 1, row[2], false))

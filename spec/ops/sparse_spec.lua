@@ -344,14 +344,14 @@ describe("steps with sparse gradients", function()
   for n, case in ipairs(restored(golden.cases "sparse")) do
     local name = ("%s of %s, case %d,"):format(case.optimizer, case.layer, n)
 
-    it(name .. " go as PyTorch's", function() follow(case) end)
+    it(name .. " equal PyTorch's", function() follow(case) end)
 
-    it(name .. " go as PyTorch's on " .. cuda.name .. ", too", function()
+    it(name .. " equal PyTorch's on " .. cuda.name .. ", too", function()
       if not cuda.here then return pending(cuda.why) end
       follow(case, "cuda")
     end)
 
-    it(name .. " keep PyTorch's state, and go on from it", function()
+    it(name .. " keep PyTorch's state, and continue from it", function()
       local net = layer(case)
       local opt = make(case, net)
       for i = 1, 3 do step(case, net, opt, i) end

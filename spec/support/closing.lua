@@ -16,7 +16,7 @@ end
 
 --- Synchronizes the GPU, if claims use one, to find a late error.
 -- @return nil; or a message, and true if the GPU's context is broken
-local function told_late()
+local function late_error()
   local cuda = package.loaded["moth.cuda"]
   if not cuda or not cuda.is_available() then return nil end
   local ok, message = pcall(cuda.synchronize)
@@ -105,7 +105,7 @@ return function(options)
 
   handler.testEnd = function(element, _, status)
     if done_before then return nil, true end
-    local late = status == "success" and told_late()
+    local late = status == "success" and late_error()
     if late then
       handler.failure(element, nil, "the GPU told late: " .. tostring(late))
     elseif status == "success" then
@@ -131,7 +131,7 @@ return function(options)
 
   handler.failure = function(element, _, message, trace)
     fail(element, message, trace)
-    if path and select(2, told_late()) then
+    if path and select(2, late_error()) then
       all.done, all.gone = count, true
       report.write(all, path)
       os.exit(1)

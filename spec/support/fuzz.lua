@@ -257,7 +257,7 @@ function fuzz.step(step, turn)
 end
 
 --- Other inputs for the same program: the same numbers permuted.
-function fuzz.turned(inputs)
+function fuzz.permuted(inputs)
   local new = {}
   for i, x in ipairs(inputs) do new[i] = x:flatten():flip {1}:reshape(x.shape):clone() end
   return new
@@ -322,7 +322,7 @@ end
 
 --- Compares a program's gradient with the numerical derivative of its loss along one direction, if
 -- both one-sided derivatives agree; nil if they match.
-function fuzz.slope_differs(program)
+function fuzz.derivative_differs(program)
   fuzz.sow(program)
   local _, loss, values = walk(program, program.inputs)
   if not loss then return end

@@ -17,7 +17,7 @@ local ASK = {"gt", "lt", "eq", "ne", "ge", "le"}
 local function one_of(list, n) return list[1 + n % #list] end
 
 -- b if it broadcasts with a, else a number
-local function beside(a, b, s)
+local function matching(a, b, s)
   local fits = b.dtype ~= moth.bool and s.n % 3 > 0 and (b.ndim == 0 or a.shape == b.shape)
   return fits and b or s.number
 end
@@ -37,9 +37,9 @@ local STEPS = {
   {16, function(a, _, s)
     return a.dtype.is_floating_point and a[one_of(CURVE, s.n)](a) or a * 2
   end},
-  {20, function(a, b, s) return a[one_of(TWO, s.n)](a, beside(a, b, s)) end},
+  {20, function(a, b, s) return a[one_of(TWO, s.n)](a, matching(a, b, s)) end},
   {6, function(a, _, s) return a[one_of(ASK, s.n)](a, s.number) end},
-  {6, function(a, b, s) return moth.where(a:gt(0), a, beside(a, b, s)) end},
+  {6, function(a, b, s) return moth.where(a:gt(0), a, matching(a, b, s)) end},
   {4, function(a, _, s)
     return a.dtype.is_floating_point and a:clamp(-0.5 - s.n / 500, 1.5) or a:clone()
   end},

@@ -38,7 +38,7 @@ function reference.all(n) return reference.range(n, 1, n) end
 
 --- The sub-table at the product of position lists, a list or a number for each dimension; numbers
 -- drop their dimension. If each(parent, i) is given it is called for every element instead.
-function reference.pick(t, positions, each)
+function reference.gather(t, positions, each)
   local function walk(node, d)
     local at = positions[d]
     if at == nil then return node end
@@ -60,7 +60,7 @@ end
 --- t with every element at those positions replaced by value(k), k from 0 in row-major order.
 function reference.put(t, positions, value)
   local c, k = reference.copy(t), -1
-  reference.pick(c, positions, function(node, i)
+  reference.gather(c, positions, function(node, i)
     k = k + 1
     node[i] = value(k)
   end)

@@ -56,7 +56,7 @@ describe("each example", function()
                  ["12_word2vec.lua"] = true, ["13_detection.lua"] = true}
 
   for _, name in ipairs(names()) do
-    it(name .. " is run below, is short, says what it is, and ends in assertions", function()
+    it(name .. " has a claim below, is short, has a header, and ends with assertions", function()
       assert.is_true(known[name], "no spec here runs it")
       local text = files.read("examples/" .. name)
       local _, lines = text:gsub("\n", "")

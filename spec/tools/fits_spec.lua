@@ -4,20 +4,20 @@
 local process = require "spec.support.process"
 local root = require("moth.error").root
 
-local TOLD = [[
+local OUTPUT = [[
 ptxas info    : Compiling entry function '%s' for 'sm_%d'
 ptxas info    : Function properties for %s
     %d bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 ptxas info    : Used %d registers, used 1 barriers, 256 bytes smem, 360 bytes cmem[0]
 ]]
 
-local function told(name, card, stack, registers)
-  return TOLD:format(name, card, name, stack, registers)
+local function nvcc(name, card, stack, registers)
+  return OUTPUT:format(name, card, name, stack, registers)
 end
 
 -- The last output of nvcc for a kernel counts.
-local KERNELS = told("wide", 75, 8, 255) .. told("wide", 80, 0, 20) .. told("thin", 75, 8, 20)
-  .. told("thin", 75, 0, 32) .. told("gone", 75, 0, 32)
+local KERNELS = nvcc("wide", 75, 8, 255) .. nvcc("wide", 80, 0, 20) .. nvcc("thin", 75, 8, 20)
+  .. nvcc("thin", 75, 0, 32) .. nvcc("gone", 75, 0, 32)
 
 describe("the launches of specs", function()
   if not process.shell "command -v luajit && command -v cc && command -v nm":find "rc=0" then

@@ -4,12 +4,12 @@ local assert = require "luassert"
 local moth = require "moth"
 local json = require "moth.json"
 
-local chances = {}
+local cases = {}
 
 local NAMES = { inf = math.huge, ["-inf"] = -math.huge, nan = 0 / 0 } -- JSON has none of these
 
 --- The file of a generator in spec/golden.
-function chances.golden(name)
+function cases.golden(name)
   local file = assert(io.open("spec/golden/" .. name .. ".json"))
   local found = json.decode(file:read("*a"))
   file:close()
@@ -17,13 +17,13 @@ function chances.golden(name)
 end
 
 --- A list of numbers, or one number as a 0-d tensor, in f64.
-function chances.f64(x)
+function cases.f64(x)
   local y = moth.tensor(type(x) == "table" and x or { x }, { dtype = moth.float64 })
   return (type(x) == "table" and y or y:squeeze())
 end
 
 --- Claims that x has the values of a list, up to `tolerance` of each.
-function chances.same(wanted, x, what, tolerance)
+function cases.same(wanted, x, what, tolerance)
   local got = x:flatten():tolist()
   assert.equal(#wanted, #got, what)
   for i, w in ipairs(wanted) do
@@ -36,14 +36,14 @@ function chances.same(wanted, x, what, tolerance)
 end
 
 --- The parameters of a case as tensors, and their names in order.
-function chances.tensors(params, grad)
+function cases.tensors(params, grad)
   local copy, names = {}, {}
   for name, value in pairs(params) do
-    names[#names + 1], copy[name] = name, chances.f64(value)
+    names[#names + 1], copy[name] = name, cases.f64(value)
     if grad then copy[name]:requires_grad_() end
   end
   table.sort(names)
   return copy, names
 end
 
-return chances
+return cases

@@ -1,7 +1,7 @@
-"""Writes chances.json: results of PyTorch's rarer distributions and transforms for a few values,
-and its divergences of each pair of classes.
+"""Writes rare_distributions.json: results of PyTorch's rarer distributions and transforms for a few
+values, and its divergences of each pair of classes.
 
-    python3 spec/golden/chances.py > spec/golden/chances.json
+    python3 spec/golden/rare_distributions.py > spec/golden/rare_distributions.json
 
 The format is that of distributions.py, which has the other distributions. `fixed` are parameters
 without a gradient, numbers or tensors; `order` are the names of the `slopes`. Results that PyTorch

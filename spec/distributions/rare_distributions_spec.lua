@@ -2,13 +2,13 @@
 -- samples follow their distribution.
 
 local moth = require "moth"
-local chances = require "spec.support.chances"
+local cases = require "spec.support.distribution_cases"
 
 local D = moth.distributions
 
-local made = chances.golden "chances"
-local same, f64 = chances.same, chances.f64
-local function tensors(...) return (chances.tensors(...)) end -- without their names
+local made = cases.golden "rare_distributions"
+local same, f64 = cases.same, cases.f64
+local function tensors(...) return (cases.tensors(...)) end -- without their names
 
 -- The parameters of a golden case; integer arguments that are no tensors stay numbers.
 local function parameters(case, grad)
@@ -22,7 +22,7 @@ end
 describe("a rarer distribution's", function()
   for i, case in ipairs(made.cases) do
     local title = ("%s by %s"):format(case.class, table.concat(case.order, " and "))
-    it(title .. " fields and functions are PyTorch's (" .. i .. ")", function()
+    it(title .. " fields and functions equal PyTorch's (" .. i .. ")", function()
       local params = parameters(case, true)
       local d, x, shares = D[case.class](params), f64(case.values), f64(made.shares)
       for name, wanted in pairs(case.gives) do
@@ -42,7 +42,7 @@ describe("a rarer distribution's", function()
       end
     end)
 
-    it(title .. " batch is expanded, draws and is written (" .. i .. ")", function()
+    it(title .. " batch can be expanded, sampled and printed (" .. i .. ")", function()
       local d = D[case.class](parameters(case))
       local wide = d:expand(moth.broadcast_shapes({ 3, 1, 1 }, d.batch_shape))
       local x = wide:sample(2)
@@ -100,7 +100,7 @@ end)
 
 describe("the transform", function()
   for _, case in ipairs(made.transforms) do
-    it(case.lua .. " gives, undoes and stretches as PyTorch's", function()
+    it(case.lua .. " has PyTorch's values, inverse and log-determinant", function()
       local chunk = setfenv(assert(loadstring("return " .. case.lua)), { D = D, f64 = f64 })
       local t, x = chunk(), f64(case.x)
       local y = t(x)
@@ -133,7 +133,7 @@ local function distance(shares)
   return (shares:sort() - wanted):abs():max():item() * math.sqrt(n)
 end
 
-local function spread()
+local function sampled()
   return {
     D.HalfCauchy(leaf(1.5)), D.Pareto(leaf(0.5), leaf(4.5)), D.Weibull(leaf(2), leaf(0.75)),
     D.GeneralizedPareto(leaf(-1), leaf(2), leaf(0.125)),
@@ -147,8 +147,8 @@ end
 describe("samples of", function()
   before_each(function() moth.manual_seed(7) end)
 
-  for i, d in ipairs(spread()) do
-    it(tostring(d) .. " are spread as its cdf says, and take gradients along", function()
+  for i, d in ipairs(sampled()) do
+    it(tostring(d) .. " follow its cdf, and have gradients", function()
       local x = d:rsample(N)
       assert.is_true(distance(d:cdf(x:detach())) < 2.2, tostring(d))
       if not d.variance:isfinite():item() then return end
@@ -157,13 +157,13 @@ describe("samples of", function()
       if i == 7 then leaves = { d.concentration1, d.concentration0 } end
       for _, parameter in ipairs(leaves) do
         if parameter.is_leaf then
-          local function slope(y)
+          local function gradient_of(y)
             parameter.grad = nil
             y:backward { retain_graph = true }
             return parameter.grad:item()
           end
-          local wanted = slope(d.mean:sum())
-          local off = math.abs(slope(x:mean()) - wanted)
+          local wanted = gradient_of(d.mean:sum())
+          local off = math.abs(gradient_of(x:mean()) - wanted)
           assert.is_true(off < 0.06 * math.max(1, math.abs(wanted)), tostring(d))
         end
       end
