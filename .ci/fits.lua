@@ -13,12 +13,12 @@
 -- the bytes that the system reserves in each block. CUDA C++ Programming Guide, "Technical
 -- Specifications".
 local CARDS = {
-  ["75"] = { code = "75", threads = 1024, blocks = 16, room = 65536, most = 65536, own = 0 },
-  ["80"] = { code = "80", threads = 2048, blocks = 32, room = 167936, most = 166912, own = 1024 },
-  ["86"] = { code = "80", threads = 1536, blocks = 16, room = 102400, most = 101376, own = 1024 },
-  ["89"] = { code = "80", threads = 1536, blocks = 24, room = 102400, most = 101376, own = 1024 },
-  ["90"] = { code = "90", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
-  ["100"] = { code = "100", threads = 2048, blocks = 32, room = 233472, most = 232448, own = 1024 },
+  ["75"] = { code = "75", threads = 1024, blocks = 16, shared = 65536, most = 65536, own = 0 },
+  ["80"] = { code = "80", threads = 2048, blocks = 32, shared = 167936, most = 166912, own = 1024 },
+  ["86"] = { code = "80", threads = 1536, blocks = 16, shared = 102400, most = 101376, own = 1024 },
+  ["89"] = { code = "80", threads = 1536, blocks = 24, shared = 102400, most = 101376, own = 1024 },
+  ["90"] = { code = "90", threads = 2048, blocks = 32, shared = 233472, most = 232448, own = 1024 },
+  ["100"] = { code = "100", threads = 2048, blocks = 32, shared = 233472, most = 232448, own = 1024 },
 }
 local UNASKED = 40960 -- SHARED_UNASKED of cuda/host/device.cuh
 local FEW_WARPS = 8 -- with fewer warps a multiprocessor mostly waits for memory
@@ -91,9 +91,9 @@ local function up(n, to) return math.ceil(n / to) * to end
 local function held(card, kernel, l)
   local warps = math.ceil(l.threads / 32)
   local by_regs = 4 * math.floor(16384 / math.max(up(kernel.regs * 32, 256), 256))
-  local room = up(kernel.shared + l.shared + card.own, 128)
+  local shared = up(kernel.shared + l.shared + card.own, 128)
   return math.min(card.blocks, math.floor(card.threads / (warps * 32)),
-    math.floor(by_regs / warps), room > 0 and math.floor(card.room / room) or card.blocks), warps
+    math.floor(by_regs / warps), shared > 0 and math.floor(card.shared / shared) or card.blocks), warps
 end
 
 local function why_not(card, kernel, l)

@@ -450,7 +450,7 @@ function records.call(row, small)
   return text_of(short_of(row.fn), records.arguments(row, small), row)
 end
 
---- The same for the peer.
+--- The peer's line of JSON for a row.
 function records.peer_call(row)
   local short = short_of(row.fn)
   local arguments = each_argument(records.arguments(row), row.sig.args, shifted)

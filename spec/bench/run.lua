@@ -77,8 +77,8 @@ end
 
 -- ---- the sides ----
 
--- The settings of an experienced user: MKL is told that the CPU is Intel's (it takes a slow path
--- on others), an allocator that keeps its pages. The peer adds fused optimizers.
+-- The settings of an experienced user: MKL uses its Intel code (it is slow on other CPUs
+-- otherwise), and an allocator that keeps its pages. The peer adds fused optimizers.
 local function best_setting(folder)
   local setting = {
     MOTH_BENCH_BEST = "1", MALLOC_MMAP_MAX_ = "0", MALLOC_TRIM_THRESHOLD_ = "100000000000",

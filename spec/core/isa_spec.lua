@@ -93,8 +93,8 @@ lgamma inf inf nan inf
 rc=0
 ]]
 
--- The same for f64, compared with C's functions, which are within a unit of the exact value. Angles
--- beyond 1e6 use C's functions. Strided elements have the results of contiguous ones.
+-- Errors of f64 functions, compared with C's functions, which are within a unit of the exact
+-- value. Angles beyond 1e6 use C's functions. Strided elements have the results of contiguous ones.
 local DOUBLES = [[
 local ffi = require "ffi"
 local moth = require "moth"

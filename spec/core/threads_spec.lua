@@ -42,7 +42,7 @@ end)
 
 describe("jobs of several Lua states", function()
   it("keep the number of threads for which they allocated memory", function()
-    host("lanes", 100)
+    host("thread_counts", 100)
   end)
 end)
 

@@ -177,7 +177,7 @@ def pairs():
         yield {"p": [p, OF[p]], "q": [p, OTHERS[p]], "kl": flat(kl)}
 
 
-def turned(text, t, x):
+def transformed(text, t, x):
     x = torch.tensor(x)
     y = t(x)
     row = {"lua": text, "x": x.tolist(), "y": y.tolist(), "back": t.inv(y).tolist()}
@@ -193,7 +193,7 @@ def turned(text, t, x):
 def main():
     cases = ",\n".join(json.dumps(case(*row)) for row in CASES)
     kl = ",\n".join(json.dumps(row) for row in pairs())
-    seen = ",\n".join(json.dumps(turned(*row)) for row in TRANSFORMS)
+    seen = ",\n".join(json.dumps(transformed(*row)) for row in TRANSFORMS)
     version = {"torch": torch.__version__.split("+")[0]}
     print(f'{{"made": {json.dumps(version)},\n"shares": {json.dumps(UNIT)},\n"cases": [\n{cases}],\n'
           f'"pairs": [\n{kl}],\n"transforms": [\n{seen}]}}')

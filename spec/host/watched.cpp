@@ -16,7 +16,7 @@ template <bool BARRIER> static __global__ void neighbour(int *y) {
   y[blockIdx.x * N + threadIdx.x] = room[(threadIdx.x + 32) % N];
 }
 
-/* The same within a warp, with a shuffle or a __syncwarp between. */
+/* Each thread of a warp does so, with a shuffle or a __syncwarp between. */
 template <bool ORDERS> static __global__ void lanes(int *y) {
   __shared__ int room[N];
   room[threadIdx.x] = (int)threadIdx.x;

@@ -77,7 +77,7 @@ describe("assigning to a field of a module", function()
     assert.equal("b a", names_of(m:named_children()))
   end)
 
-  it("turns a plain field into a registered one, and a module into a Parameter", function()
+  it("replaces a plain field by a registered one, and a module by a Parameter", function()
     local m = made(function(self) self.x = 3 end)
     m.x = nn.Linear(1, 1)
     assert.equal(2, #m:parameters())

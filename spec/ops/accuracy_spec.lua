@@ -65,7 +65,7 @@ describe("errors of f32 stay small", function()
     end
   end)
 
-  it("in the means beside variances of columns", function() -- PyTorch's are sums of doubles
+  it("in the means of var_mean along columns", function() -- PyTorch's are sums of doubles
     for _, make in ipairs {moth.rand, moth.randn} do
       local x = make(300, 200)
       within(2, 0.8, function(t) return select(2, moth.var_mean(t, 1)) end, x)

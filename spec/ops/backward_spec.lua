@@ -137,7 +137,7 @@ describe("a gradient written over another", function()
     assert.is_true(moth.autograd.grad(p[2]:sum(), p):is_contiguous())
   end)
 
-  it("needs no memory of its own", function()
+  it("allocates no memory", function()
     local n = 1e6
     local x = moth.rand(n):requires_grad_()
     local y = x

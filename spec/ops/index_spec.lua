@@ -41,7 +41,7 @@ local basic = {
   { "dots alone", { "..." }, {} },
 }
 
--- The same for items with lists of positions, since each names one dimension.
+-- Items with lists of positions have the same positions, since each list names one dimension.
 local advanced = {
   { "an integer tensor", { integers{ 4, 1, 1 } }, { { 4, 1, 1 } } },
   { "negative positions in a tensor", { integers{ -1, -4 } }, { { 4, 1 } } },

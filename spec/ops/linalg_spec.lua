@@ -76,7 +76,7 @@ describe("a singular matrix", function()
 end)
 
 describe("the second derivative of a determinant", function()
-  -- Of the sum of its squared cofactors: d/dA by PyTorch, which cannot differentiate below rank 1.
+  -- d/dA of the sum of its squared cofactors by PyTorch, which cannot differentiate below rank 1.
   local function grad(rows, options)
     local x = moth.tensor(rows, options):requires_grad_()
     local g = moth.autograd.grad(linalg.det(x):sum(), x, {create_graph = true})

@@ -241,17 +241,17 @@ end
 --- The results of a program on these inputs: final values, and gradients of the leaves.
 function fuzz.run(program, inputs) return (walk(program, inputs)) end
 
---- The results of a run; nil and the error if it raises: its backward may, after some writes.
+--- The results of a run; nil and the error if it raises. The backward pass may raise after writes.
 function fuzz.outcome(program, inputs)
   fuzz.sow(program)
   local ok, results = pcall(fuzz.run, program, inputs)
   return ok and results or nil, results
 end
 
---- One step alone, on copies of its tensors changed by `turn`.
-function fuzz.step(step, turn)
+--- A single step, on copies of its tensors that `change` returns.
+function fuzz.step(step, change)
   local tensors = {}
-  for i, x in ipairs(step.before) do tensors[i] = turn(x:clone()) end
+  for i, x in ipairs(step.before) do tensors[i] = change(x:clone()) end
   sow(step.arguments, step.seed)
   return call(step.op, with(step, tensors))
 end

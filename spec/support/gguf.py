@@ -1,8 +1,8 @@
-"""Writes spec/support/tiny.gguf: each type of tensors, and what the gguf package makes of it.
+"""Writes spec/support/tiny.gguf: a tensor of each type, and its values from the gguf package.
 
     python3 spec/support/gguf.py        # needs gguf and NumPy; the specs need neither
 
-Tensor TYPE holds blocks of random bytes whose scales are small halves; want.TYPE its numbers.
+Tensor TYPE has blocks of random bytes with small float16 scales; want.TYPE has its values.
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""Writes torch_objects.pth: a checkpoint with what training scripts put beside weights.
+"""Writes torch_objects.pth: a checkpoint with weights and other values of training scripts.
 
     python3 spec/support/torch_objects.py        (with PyTorch and NumPy)
 """

@@ -1,4 +1,4 @@
-"""Makes torch.pth, what torch.save writes, and the same as it was written before PyTorch 1.6.
+"""Writes torch.pth, a file of torch.save, and the same file in the format before PyTorch 1.6.
 
     python3 spec/support/torch_pth.py spec/support/torch.pth spec/support/torch_old.pth
 """

@@ -12,11 +12,11 @@ def M(*shape):
     """A matrix that is far from singular, with well separated eigenvalues."""
     n = torch.arange(1.0, 1 + min(shape[-2:]), dtype=torch.float64)
 
-    def spread(x):
+    def separated(x):
         x = x / 4
         x.diagonal(dim1=-2, dim2=-1).add_(n)
         return x
-    return V(*shape).then(spread)
+    return V(*shape).then(separated)
 
 
 def D(*shape):
@@ -26,13 +26,13 @@ def D(*shape):
 
 def C(*shape):
     """A matrix with complex eigenvalues, well separated."""
-    def turn(x):
+    def rotated(x):
         x = x / 4
         for i in range(0, shape[-1] - 1, 2):
             x[..., i, i + 1] += i + 1
             x[..., i + 1, i] -= i + 2
         return x
-    return M(*shape).then(turn)
+    return M(*shape).then(rotated)
 
 
 def linalg(name, params, fn, space="linalg.", **options):

@@ -12,11 +12,11 @@ def M(*shape):
     """A matrix that is far from singular, with well separated singular values."""
     n = torch.arange(1.0, 1 + min(shape[-2:]), dtype=torch.float64)
 
-    def spread(x):
+    def separated(x):
         x = x / 4
         x.diagonal(dim1=-2, dim2=-1).add_(n)
         return x
-    return V(*shape).then(spread)
+    return V(*shape).then(separated)
 
 
 def D(*shape):

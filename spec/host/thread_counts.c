@@ -1,6 +1,7 @@
-/* lanes.c -- a host whose Lua states compute while another thread changes the number of threads.
+/* thread_counts.c -- a host whose Lua states compute while another thread changes the number of
+** threads.
 **
-** Usage: lanes ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
+** Usage: thread_counts ROOT LIBDIR [rounds]. Built and run by spec/core/threads_spec.lua.
 */
 #include <lauxlib.h>
 #include <lua.h>
