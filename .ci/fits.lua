@@ -13,12 +13,12 @@
 -- the bytes that the system reserves in each block. CUDA C++ Programming Guide, "Technical
 -- Specifications".
 local CARDS = {
-  ["75"] = { code = "75", threads = 1024, blocks = 16, shared = 65536, most = 65536, own = 0 },
-  ["80"] = { code = "80", threads = 2048, blocks = 32, shared = 167936, most = 166912, own = 1024 },
-  ["86"] = { code = "80", threads = 1536, blocks = 16, shared = 102400, most = 101376, own = 1024 },
-  ["89"] = { code = "80", threads = 1536, blocks = 24, shared = 102400, most = 101376, own = 1024 },
-  ["90"] = { code = "90", threads = 2048, blocks = 32, shared = 233472, most = 232448, own = 1024 },
-  ["100"] = { code = "100", threads = 2048, blocks = 32, shared = 233472, most = 232448, own = 1024 },
+  ["75"] = { code = "75", threads = 1024, blocks = 16, size = 65536, most = 65536, own = 0 },
+  ["80"] = { code = "80", threads = 2048, blocks = 32, size = 167936, most = 166912, own = 1024 },
+  ["86"] = { code = "80", threads = 1536, blocks = 16, size = 102400, most = 101376, own = 1024 },
+  ["89"] = { code = "80", threads = 1536, blocks = 24, size = 102400, most = 101376, own = 1024 },
+  ["90"] = { code = "90", threads = 2048, blocks = 32, size = 233472, most = 232448, own = 1024 },
+  ["100"] = { code = "100", threads = 2048, blocks = 32, size = 233472, most = 232448, own = 1024 },
 }
 local UNASKED = 40960 -- SHARED_UNASKED of cuda/host/device.cuh
 local FEW_WARPS = 8 -- with fewer warps a multiprocessor mostly waits for memory
@@ -54,9 +54,9 @@ local function compiled(told, code)
 end
 
 -- The address of a function in the emulator -> its name.
-local function places(stand_in)
+local function places(emulator)
   local names = {}
-  for line in lines("nm '" .. stand_in .. "'") do
+  for line in lines("nm '" .. emulator .. "'") do
     local at, name = line:match "^0*(%x+) [tTwWuV] (%S+)$"
     if at then names[at] = plain(name) end
   end
@@ -91,9 +91,9 @@ local function up(n, to) return math.ceil(n / to) * to end
 local function held(card, kernel, l)
   local warps = math.ceil(l.threads / 32)
   local by_regs = 4 * math.floor(16384 / math.max(up(kernel.regs * 32, 256), 256))
-  local shared = up(kernel.shared + l.shared + card.own, 128)
+  local used = up(kernel.shared + l.shared + card.own, 128)
   return math.min(card.blocks, math.floor(card.threads / (warps * 32)),
-    math.floor(by_regs / warps), shared > 0 and math.floor(card.shared / shared) or card.blocks), warps
+    math.floor(by_regs / warps), used > 0 and math.floor(card.size / used) or card.blocks), warps
 end
 
 local function why_not(card, kernel, l)
@@ -107,16 +107,16 @@ local function why_not(card, kernel, l)
   if l.threads > 1024 or l.high > 65535 then return "too large a block or grid" end
 end
 
-local every, told, stand_in, logs = false, nil, nil, {}
+local every, told, emulator, logs = false, nil, nil, {}
 for _, word in ipairs(arg) do
   local card, log = word:match "^(%d+)=(.+)$"
   if word == "--all" then every = true
   elseif card then logs[#logs + 1] = { card, log }
   elseif not told then told = word
-  else stand_in = word end
+  else emulator = word end
 end
 
-local names, all, seen, bad = places(stand_in), {}, {}, 0
+local names, all, seen, bad = places(emulator), {}, {}, 0
 for _, pair in ipairs(logs) do
   local card = assert(CARDS[pair[1]], "no such card: " .. pair[1])
   local kernels = compiled(told, card.code)
