@@ -62,7 +62,7 @@ describe("the distribution", function()
     local x = D.Gamma(a, 1):rsample():sum()
     assert.error_matches(function()
       moth.autograd.grad(x, a, {create_graph = true}):sum():backward()
-    end, "second order", 1, true)
+    end, "second-order", 1, true)
   end)
 
   it("Beta and Dirichlet have their mode inside of the support", function()
