@@ -145,7 +145,7 @@ describe("vmap", function()
     local twice, sums = v(x)
     close((x * 2):t(), twice)
     close(x:sum(2), sums)
-    assert.equal(3, calls()) -- of 2, 2 and 1
+    assert.equal(3, calls()) -- chunks of 2, 2 and 1
     assert.has_error_like(function() moth.vmap(moth.exp, {chunk_size = 0}) end,
       "'chunk_size' to 'vmap' %(a positive number is needed, got 0")
   end)

@@ -168,7 +168,7 @@ peerless("PyTorch has no derivative of it", [[floor_divide heaviside vander spec
   special.shifted_chebyshev_polynomial_u special.shifted_chebyshev_polynomial_v
   special.shifted_chebyshev_polynomial_w special.spherical_bessel_j0]])
 
--- The row would compare a copy with none.
+-- In these rows Moth would copy and PyTorch would not.
 peerless("PyTorch's x.grad shares the memory of the gradient that backward was given",
   [[atleast_1d atleast_2d atleast_3d flatten movedim moveaxis permute positive ravel reshape
   reshape_as squeeze swapaxes swapdims t transpose unflatten unsqueeze view view_as]])

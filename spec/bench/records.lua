@@ -24,7 +24,7 @@ local records = {}
 local PLACES = {"moth", "moth.nn.functional", "moth.linalg", "moth.special", "moth.fft",
   "moth.signal.windows"}
 local METHODS = "Tensor" -- the functions that moth itself does not have
-local RUNS = 6 -- of an example, to find the bounds of its inputs
+local RUNS = 6 -- runs of an example, to find the bounds of its inputs
 
 -- ---- the functions ----
 

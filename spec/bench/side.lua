@@ -33,7 +33,7 @@ if arg[3] ~= "cpu" then
 end
 
 local LIVE_TABLES, CALLS_A_SCOPE, CYCLES = 1e5, 100, 10
-local SCOPE_BYTES = 2 ^ 23 -- of results in a scope: more memory is returned to the system
+local SCOPE_BYTES = 2 ^ 23 -- bytes of results in a scope; more memory is returned to the system
 local LITTLE = 2e-5 -- seconds of a call that shares a scope with others
 
 -- Files to load for rows that need more than ops.lua.

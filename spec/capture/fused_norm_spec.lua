@@ -337,7 +337,7 @@ describe("the ops after a batch_norm, in a captured step", function()
   end)
 
   it("do not overwrite a live tensor in the memory of their result", function()
-    local big = moth.randn(40, 3, 40) -- of a size that no other block has
+    local big = moth.randn(40, 3, 40) -- no other block has this size
     local n = recorded(function(v)
       local y = norm(v)
       local t = v * 2

@@ -155,7 +155,7 @@ describe("a relu after a linear, in a captured step", function()
     end, x))
     assert.equal(2, recorded(function(v)
       local h = F.linear(v, w, b)
-      h:mul_(2) -- which the relu joins
+      h:mul_(2) -- the relu joins it
       return F.relu(h)
     end, x))
   end)
@@ -203,7 +203,7 @@ describe("a relu after a linear, in a captured step", function()
   end)
 
   it("does not overwrite an input of linear whose memory was free for the relu", function()
-    local square = moth.randn(40, 40) -- of a size that no other block has
+    local square = moth.randn(40, 40) -- no other block has this size
     assert.equal(3, recorded(function(v)
       local input = v * 2
       local h = F.linear(input, square)

@@ -37,7 +37,7 @@ local function step_of(op, arguments, backward)
     for i, x in ipairs(backward and given or {}) do
       if x:is_floating_point() then
         leaves[#leaves + 1] = x:detach():requires_grad_()
-        given[i] = leaves[#leaves] * 1 -- which may be written in place
+        given[i] = leaves[#leaves] * 1 -- an op may write to it in place
       end
     end
     local used = with(arguments, given)

@@ -14,7 +14,7 @@ local function functions()
     end
   end
   for name, f in pairs(coverage.functions()) do
-    if not name:find "^new_" and not name:find "_$" then -- which write, or use only a shape
+    if not name:find "^new_" and not name:find "_$" then -- these write, or use only a shape
       list[#list + 1] = { name = name, fn = f.fn, source = f.sig.examples }
     end
   end

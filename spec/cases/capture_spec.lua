@@ -553,7 +553,7 @@ end)
 
 describe("verify", function()
   it("compares the first two replays by default", function()
-    local step = moth.capture(function(v) return v * os.clock() end) -- which the step cannot watch
+    local step = moth.capture(function(v) return v * os.clock() end) -- the step cannot watch this
     step(x)
     assert.has_error_like(function()
       local t = os.clock()

@@ -364,7 +364,7 @@ describe("a maximum that is NaN", function()
 end)
 
 describe("norms", function()
-  local cube = 0.5 ^ (2 / 3) -- of two equal elements, by the third power
+  local cube = 0.5 ^ (2 / 3) -- gradient of the 3-norm of two equal elements
 
   for _, size in ipairs{1e20, 1e-20} do
     it(("of %g have ordinary gradients"):format(size), function()

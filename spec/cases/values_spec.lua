@@ -13,7 +13,7 @@ local function near(wanted, x, tolerance)
 end
 
 describe("scatter_reduce_ in place", function()
-  local grads = { -- by reduction: include_self = true, false
+  local grads = { -- reduction -> results with include_self = true, false
     sum = { { 1, 1, 1 }, { 1, 1, 1 } }, mean = { { 1 / 3, 1 / 3, .5 }, { .5, .5, 1 } },
     prod = { { 6, 3, 3 }, { 2, 1, 1 } }, amax = { { 0, 0, 0 }, { 0, 1, 1 } },
     amin = { { 1, 0, 1 }, { 1, 0, 1 } },

@@ -30,7 +30,7 @@ local bounds = {
 
 local ERRORS = BOUNDS .. [[
 local moth = require "moth"
-local function unit(y) -- of the last place of each f32 near y
+local function unit(y) -- units in the last place of f32 near y
   local e = y:abs():clamp(2 ^ -126):log2():floor()
   return (e - 23):exp2()
 end
@@ -40,7 +40,7 @@ for name, b in pairs(bounds) do
   if b[2] > 0 and b[3] / b[2] > 1e6 then -- over the exponents
     x = (moth.rand(200000):double() * math.log(b[3] / b[2]) + math.log(b[2])):exp():float()
   end
-  local small = moth.randn(50000) * 0.1 -- and near 0
+  local small = moth.randn(50000) * 0.1 -- values near 0
   if b[2] < 0 then x = moth.cat({x, small}) end
   local want = moth[name](x:double())
   local off = ((moth[name](x):double() - want):abs() / unit(want)):max():item()
@@ -116,7 +116,7 @@ local bounds = {
   log10 = {3, 1e-310, 1e308}, asin = {3, -1, 1}, acos = {3, -1, 1}, atan = {4, -1e3, 1e3},
   asinh = {3, -1e5, 1e200}, acosh = {4, 1, 1e200}, atanh = {5, -1, 1}, erfc = {13, -6, 27},
 }
-local function unit(y) -- of the last place near y
+local function unit(y) -- units in the last place near y
   local _, e = math.frexp(y)
   return 2 ^ math.max(e - 53, -1074)
 end
@@ -270,7 +270,7 @@ local function check(name, f, ...)
     end
   end
 end
-local function derivatives(f) -- of all arguments, side by side
+local function derivatives(f) -- for all arguments, concatenated
   return function(...)
     local leaves = {}
     for k, x in ipairs {...} do leaves[k] = x:detach():clone():requires_grad_() end

@@ -90,7 +90,7 @@ if traces.possible then
         local op = ops[name]
         for _ = 1, 4000 do
           op()
-          loadstring "" -- which LuaJIT does not compile
+          loadstring "" -- LuaJIT does not compile this
         end
         local result = traces.watch(function()
           for _ = 1, 200 do op() end
@@ -250,7 +250,7 @@ describe("a traversal of a table", function()
       return
     end
     local function number(f) return require("jit.util").funcinfo(f).ffid end
-    assert.is_number(number(rawget)) -- that LuaJIT can compile
+    assert.is_number(number(rawget)) -- functions that LuaJIT can compile
     assert.is_nil(number(next))
     assert.equal(next, (pairs {}))
   end)

@@ -258,7 +258,7 @@ describe("an error in a worker", function()
       local step = loader:iter()
       assert.same(wanted[1], plain {step()})
       moth.collect()
-      moth.set_memory_limit(moth.memory().live_bytes + 3 * 2 ^ 17) -- for one of its two tensors
+      moth.set_memory_limit(moth.memory().live_bytes + 3 * 2 ^ 17) -- for one of two tensors
       for _ = 1, 2 do
         assert.has_error_like(step, "memory")
         assert.equal("E_LIMIT", moth.errcode())
@@ -500,7 +500,7 @@ describe("a host", function()
       package.path = "]] .. require("moth.error").root .. [[?.lua;" .. package.path
       local ffi = require "ffi"
       ffi.cdef 'void luaL_openlibs(void *L) __asm__("lua_error");'
-      assert(ffi.C.luaL_openlibs) -- from now on
+      assert(ffi.C.luaL_openlibs) -- bound to lua_error from now on
       local sets = require "spec.support.sets"
       print(pcall(require("moth").data.DataLoader(sets.Squares(2), {num_workers = 1}):iter()))
     ]])

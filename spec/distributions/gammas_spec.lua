@@ -58,7 +58,7 @@ describe("the distribution", function()
     assert.near(1, a.grad:sum():item(), 0.03) -- the mean is the shape
     local b = moth.full({N}, 2, {requires_grad = true})
     D.Beta(b, 3):rsample():mean():backward()
-    assert.near(3 / 25, b.grad:sum():item(), 0.01) -- of b / (b + 3)
+    assert.near(3 / 25, b.grad:sum():item(), 0.01) -- the derivative of b / (b + 3)
     local x = D.Gamma(a, 1):rsample():sum()
     assert.error_matches(function()
       moth.autograd.grad(x, a, {create_graph = true}):sum():backward()

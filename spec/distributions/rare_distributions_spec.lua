@@ -296,7 +296,7 @@ describe("ContinuousBernoulli", function()
   it("is smooth near probs = 0.5", function()
     local function of(logits) return D.ContinuousBernoulli { logits = f64(logits) } end
     for _, name in ipairs { "_mean", "_variance", "_log_size" } do
-      for _, at in ipairs { 0.5, -0.5 } do -- where the series ends
+      for _, at in ipairs { 0.5, -0.5 } do -- the end of the series
         local near, far = of(at * (1 - 1e-15)), of(at)
         assert.is_true(near[name](near):allclose(far[name](far), 1e-12, 1e-13), name)
       end

@@ -80,7 +80,7 @@ describe("yolov3-tiny", function()
     assert.same({1, 3, 26, 26, 85}, {unpack(heads[2].shape)})
     darknet.save(tiny, path)
     local file = io.open(path, "rb")
-    assert.equal(35434956, file:seek "end") -- of the published yolov3-tiny.weights
+    assert.equal(35434956, file:seek "end") -- the size of the published yolov3-tiny.weights
     file:close()
   end)
 

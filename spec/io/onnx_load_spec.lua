@@ -521,7 +521,7 @@ describe("weights in a file next to the model", function()
   end)
 
   it("may be beyond 2 GiB, and larger; unused ones are not read", function()
-    if jit.os == "Windows" then return end -- where files are read
+    if jit.os == "Windows" then return end -- Windows reads files
     local file = assert(io.open(files.path "w.bin", "wb"))
     file:seek("set", 3 * 2 ^ 30 - 4) -- a hole in the file
     file:write(F4)

@@ -271,7 +271,7 @@ describe("an unsupported net", function()
       assert.is_false(ok)
       assert.is_truthy(problem:find(case[5]), problem)
       assert.is_truthy(problem:find("onnx_spec.lua:", 1, true), problem)
-      moth.onnx.export(lin, x, P) -- and no file is left
+      moth.onnx.export(lin, x, P) -- no file is left
     end)
   end
 

@@ -80,7 +80,7 @@ describe("moth.load of a file of torch.save", function()
       x:fill_(1)
       assert.same({0, 0}, moth.load(path, {mmap = false}):tolist())
     end
-    assert.is_true(shared > 0 or jit.os == "Windows") -- where files are read
+    assert.is_true(shared > 0 or jit.os == "Windows") -- Windows reads files
   end)
 
   it("reads state dicts of a module and an optimizer", function()
@@ -164,7 +164,7 @@ describe("moth.load of a file of torch.save", function()
     assert.same({2, 3}, load(pth "ctorch\nSize\nK\2K\3\134\133R."))
     refused(pth("ctorch\nSize\n" .. word "abc" .. "\133R."), "sizes that are no list")
     local most = "\138\7" .. ("\0"):rep(6) .. "\8" -- 2^51
-    for _, start in ipairs { most, "K\0" } do -- of one element, and of none
+    for _, start in ipairs { most, "K\0" } do -- sizes of one element, and of none
       local size = start .. most .. most .. "\135"
       refused(pth(tensor("FloatStorage", 2, 0, size, "K\0K\0K\0\135")), "impossible sizes")
     end

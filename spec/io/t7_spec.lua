@@ -104,7 +104,7 @@ describe("a .t7 file", function()
     assert.equal("nn.Sequential", net.torch_type)
     assert.equal("nn.Linear", net.modules[1].torch_type)
     assert.same({{0.5, 0.25}}, net.modules[1].weight:tolist())
-    local old = int(4) .. int(1) .. raw "nn.ReLU" .. map(2) -- from before versions were written
+    local old = int(4) .. int(1) .. raw "nn.ReLU" .. map(2) -- an old file without versions
     assert.same({torch_type = "nn.ReLU"}, load(old))
   end)
 

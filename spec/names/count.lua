@@ -1,5 +1,5 @@
---- count.lua -- which of PyTorch's public names are there, which raise a line that says what to
--- write instead, and which do neither. The names are in names.txt.
+--- count.lua -- counts the public names of PyTorch that exist here, names whose error says what to
+-- write instead, and other missing names. The names are in names.txt.
 --
 --     ./moth spec/names/table.lua          prints the counts of each namespace
 

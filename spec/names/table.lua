@@ -1,5 +1,5 @@
---- table.lua -- prints, for each documented namespace of PyTorch, how many of its public names are
--- there, how many raise a line that says what to write instead, and the names that do neither.
+--- table.lua -- prints for each documented namespace of PyTorch the number of public names that
+-- exist here, the number whose error says what to write instead, and the other missing names.
 --
 --     ./moth spec/names/table.lua
 

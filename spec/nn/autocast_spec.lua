@@ -28,7 +28,7 @@ describe("autocast", function()
   it("computes sums, powers and exponentials in f32: they leave the range of float16", function()
     local w = moth.full({2, 4}, 3):requires_grad_()
     moth.autocast("cpu", moth.float16, function()
-      local y = F.linear(moth.full({3, 4}, 25), w) -- of 300
+      local y = F.linear(moth.full({3, 4}, 25), w) -- elements of 300
       assert.equal(moth.float16, y.dtype)
       for name, wanted in pairs {square = 90000, exp = math.huge, cosh = math.huge} do
         assert.same({moth.float32, wanted}, {moth[name](y).dtype, moth[name](y)[{1, 1}]:item()})

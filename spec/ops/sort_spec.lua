@@ -20,7 +20,7 @@ describe("sort", function()
           local top, where = x:topk(k, 2)
           assert.is_true(moth.equal(top, down[{ {}, { 1, k } }]))
           assert.is_true(moth.equal(where, order[{ {}, { 1, k } }]))
-          assert.is_true(moth.equal(top, (y:topk(k, 2)))) -- each is better than those before
+          assert.is_true(moth.equal(top, (y:topk(k, 2)))) -- k grows
         end
       end
     end

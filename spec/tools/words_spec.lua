@@ -11,6 +11,12 @@ local WORDS = {
   ["lister"] = "observer",
   ["whole number"] = "integer",
   ["whole numbers"] = "integers",
+  ["truths"] = "bools",
+  ["of one's own"] = "your own",
+  ["none other"] = "no other",
+  ["as may be"] = "as possible",
+  ["that which"] = "the noun",
+  ["lets go"] = "frees",
 }
 
 -- Folders and files that are checked.

@@ -84,7 +84,7 @@ local function attempt(side, names, round, options, limit, folder, keep)
     local line, row = results.marked(text, side.key, round)
     if not line then return end
     any = true
-    seen[row.name], seen[row.name:match "^(.*)/" or ""] = true, true -- or a part of a process's
+    seen[row.name], seen[row.name:match "^(.*)/" or ""] = true, true -- or one of its figures
     if row.error and failed then spoiled[#spoiled + 1] = row.name end
     failed = failed or row.error ~= nil
     keep(line, row)
