@@ -70,9 +70,9 @@ end
 
 -- The text on cuDNN in the plugin, with its version and file; nil if it was not found.
 local function found_cudnn()
-  local room = ffi.new "char[4096]"
-  if C.moth_device_report(ctx, room, 4096) < 0 then return nil end
-  local text = ffi.string(room):match "cuDNN\t([^\n]*)"
+  local buffer = ffi.new "char[4096]"
+  if C.moth_device_report(ctx, buffer, 4096) < 0 then return nil end
+  local text = ffi.string(buffer):match "cuDNN\t([^\n]*)"
   return text and not text:find("^not found") and text or nil
 end
 

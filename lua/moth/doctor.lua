@@ -95,12 +95,12 @@ end
 -- and what works without the missing ones.
 function doctor.gpus(lib)
   local C, ctx = lib.C, lib.ctx
-  local room = ffi.new("char[4096]")
-  if C.moth_device_report(ctx, room, 4096) < 0 then
+  local buffer = ffi.new("char[4096]")
+  if C.moth_device_report(ctx, buffer, 4096) < 0 then
     return {{"GPU", ffi.string(C.moth_error(ctx, 1))}}
   end
   local rows = {}
-  for name, text in ffi.string(room):gmatch("([^\t\n]*)\t([^\n]*)") do
+  for name, text in ffi.string(buffer):gmatch("([^\t\n]*)\t([^\n]*)") do
     rows[#rows + 1] = {name, text}
   end
   local cuda = require "moth.cuda"

@@ -21,7 +21,7 @@ local scope = require "moth.tensor.scope"
 local ops = require("moth.binding.bind").ops
 local gguf = {}
 
-local DEEPEST = 8 -- levels of nested lists
+local MAX_DEPTH = 8 -- levels of nested lists
 local MOST_DIMS = 8
 
 -- ---- blocks of quantised numbers: uint8 (n, bytes of a block) -> float32 (n, block) ----
@@ -157,7 +157,7 @@ local value_of
 -- created.
 local function list(file, deep)
   local kind, n, values = file:uint(4), file:uint(8), {}
-  if deep == DEEPEST then file:refuse("is broken: its lists are nested too deeply") end
+  if deep == MAX_DEPTH then file:refuse("is broken: its lists are nested too deeply") end
   if n > file.size - file.at then
     file:refuse(("is broken: a list of %.0f values in %.0f bytes"):format(n, file.size - file.at))
   end

@@ -26,7 +26,7 @@ end
 -- ---- calls of the core ----
 
 -- The status of `call` for x. Calls again after memory was freed.
-local function ask(fname, x, call)
+local function call_core(fname, x, call)
   local status = call()
   if lib.recover(status) then status = call() end
   lib.check(status, fname, x)
@@ -36,14 +36,14 @@ end
 --- The rows, counted from 0, and the values of a sparse tensor; both share its memory.
 function sparse.parts(x, fname)
   local rows, values = Handle(), Handle()
-  ask(fname or "sparse", x, function() return C.moth_sparse_parts(ctx, x, rows, values) end)
+  call_core(fname or "sparse", x, function() return C.moth_sparse_parts(ctx, x, rows, values) end)
   values = lib.adopt(values, 0)
   return lib.adopt(rows, 0), values
 end
 
 local function make(rows, values, size, coalesced)
   local h = Handle()
-  local status = ask("sparse_coo_tensor", values, function()
+  local status = call_core("sparse_coo_tensor", values, function()
     return C.moth_sparse_make(ctx, rows, values, size, coalesced and 1 or 0, h)
   end)
   return lib.adopt(h, status)
@@ -66,7 +66,7 @@ end
 function sparse.coalesce(x)
   if coalesced(x, "coalesce") then return x end
   local h = Handle()
-  local status = ask("coalesce", x, function() return C.moth_sparse_coalesce(ctx, x, h) end)
+  local status = call_core("coalesce", x, function() return C.moth_sparse_coalesce(ctx, x, h) end)
   return lib.adopt(h, status)
 end
 

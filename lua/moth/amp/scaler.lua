@@ -17,7 +17,7 @@ local sparse = require "moth.sparse"
 
 local GradScaler = class("GradScaler")
 
-local MOST = 3.4e38 -- the largest scale: a finite float32
+local MAX_SCALE = 3.4e38 -- the largest scale: a finite float32
 
 local function moth() return require "moth" end
 
@@ -64,7 +64,8 @@ end
 -- @param enabled          false: no scaling, all steps are taken (default true)
 -- @param device           accepted as in PyTorch, also as the first value: GradScaler("cuda")
 function GradScaler:init(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
-  demand(init_scale > 0 and init_scale <= MOST, "init_scale", "a finite float32 number above 0",
+  demand(init_scale > 0 and init_scale <= MAX_SCALE, "init_scale",
+    "a finite float32 number above 0",
     init_scale)
   demand(growth_factor > 1, "growth_factor", "a number above 1", growth_factor)
   demand(backoff_factor > 0 and backoff_factor < 1, "backoff_factor", "a number between 0 and 1",
@@ -193,8 +194,8 @@ local function unless_found(self, optimizer, f, ...)
     errors.raise("step in a captured step after an unscale_ outside of it: replays would not see "
       .. "its overflows; call unscale_ in the captured step", "E_UNSUPPORTED")
   end
-  local function told(skipped) self.seen[optimizer].skipped = skipped end
-  local skipped, result = guard.unless(seen.found, told, f, ...)
+  local function on_replay(skipped) self.seen[optimizer].skipped = skipped end
+  local skipped, result = guard.unless(seen.found, on_replay, f, ...)
   seen.skipped = skipped
   return result
 end
@@ -220,7 +221,7 @@ end
 
 local function check_scale(new_scale)
   if lib.istensor(new_scale) then new_scale = new_scale:item() end
-  if type(new_scale) ~= "number" or not (new_scale > 0 and new_scale <= MOST) then
+  if type(new_scale) ~= "number" or not (new_scale > 0 and new_scale <= MAX_SCALE) then
     errors.refuse("update", "new_scale", "a finite float32 number above 0 is needed", new_scale,
       "E_DOMAIN")
   end
@@ -240,7 +241,7 @@ local function adapt(self)
     self.tracker = self.tracker + 1
     if self.tracker == self.growth_interval then
       local grown = self.factor * self.growth_factor
-      if grown <= MOST then set_factor(self, grown) end
+      if grown <= MAX_SCALE then set_factor(self, grown) end
       self.tracker = 0
     end
   end

@@ -18,7 +18,7 @@ local frames, ANOMALY = autograd.frames, lib.modes.anomaly
 
 local anomaly = {}
 
-local MOST = 100000 -- stored lines; above it the older half is dropped
+local MAX_LINES = 100000 -- stored lines; above it the older half is dropped
 
 local made = {}     -- node -> line
 local order = {}  -- nodes in the order of creation
@@ -33,10 +33,10 @@ local function note_node(id, line)
   if made[id] then return end
   made[id] = line
   order[#order + 1] = id
-  if #order > MOST then
+  if #order > MAX_LINES then
     local kept = {}
     for i = 1, #order do
-      if i <= MOST / 2 then made[order[i]] = nil else kept[#kept + 1] = order[i] end
+      if i <= MAX_LINES / 2 then made[order[i]] = nil else kept[#kept + 1] = order[i] end
     end
     order = kept
   end

@@ -11,7 +11,7 @@ local lib = require "moth.binding.lib"
 
 local ops = require("moth.binding.bind").ops
 
-local WORTH = 16 -- rows; below it separate passes are faster than a list of ops
+local MIN_ROWS = 16 -- rows; below it separate passes are faster than a list of ops
 
 local function listed(value) return lib.istensor(value) and {value} or value end
 
@@ -114,7 +114,7 @@ return function(grad, outputs, inputs, grads, options)
   local run = {grad = grad, outputs = outputs, inputs = inputs, grads = grads, options = options,
                size = size_of(grads, outputs)}
   local results, first
-  if run.size >= WORTH and not (lib.coroutine() or lib.capture) then
+  if run.size >= MIN_ROWS and not (lib.coroutine() or lib.capture) then
     results, first = at_once(run)
   end
   results = results or loop(run, first)

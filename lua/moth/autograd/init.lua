@@ -359,15 +359,15 @@ local function flags_of(retain_graph, create_graph, allow_unused)
 end
 
 -- Arrays that are reused, one for each use: C reads them before other code can run.
-local packs, rooms = {}, {}
+local packs, arrays = {}, {}
 for _, use in ipairs {"roots", "grads", "inputs", "outputs", "saved"} do
-  packs[use], rooms[use] = lib.handles(8), 8
+  packs[use], arrays[use] = lib.handles(8), 8
 end
 
 -- Stores the handles of a list of tensors in a C array; holes become {0, 0}.
 local function pack(list, n, use)
   if n == 0 then return nil end
-  if n > rooms[use] then packs[use], rooms[use] = lib.handles(2 * n), 2 * n end
+  if n > arrays[use] then packs[use], arrays[use] = lib.handles(2 * n), 2 * n end
   local array = packs[use]
   for i = 1, n do
     local x = list[i]

@@ -10,7 +10,7 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
-local MOST = 200 -- the largest depth of nested tables
+local MAX_DEPTH = 200 -- the largest depth of nested tables
 
 local parameter, Module
 
@@ -45,7 +45,7 @@ local function step(path, key)
 end
 
 local function copied_table(value, memo, path, depth)
-  if depth > MOST then errors.raise("deepcopy: tables are nested deeper than " .. MOST) end
+  if depth > MAX_DEPTH then errors.raise("deepcopy: tables nest deeper than " .. MAX_DEPTH) end
   local new = {}
   memo[value] = new
   local outside = memo[1]

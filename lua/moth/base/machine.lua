@@ -36,8 +36,8 @@ function machine.columns()
   if said and said >= 20 then return math.floor(said) end
   if windows or not machine.is_terminal(1) then return nil end
   local window = Window()
-  local ask = of_c("ioctl", "int $(int fd, unsigned long request, ...)")
-  if ask(1, WINDOW_SIZE, window) ~= 0 or window.columns < 20 then return nil end
+  local ioctl = of_c("ioctl", "int $(int fd, unsigned long request, ...)")
+  if ioctl(1, WINDOW_SIZE, window) ~= 0 or window.columns < 20 then return nil end
   return window.columns
 end
 
@@ -82,7 +82,7 @@ end
 
 -- ---- folders ----
 
-local MOST = 10000 -- the largest number of entries read
+local MAX_ENTRIES = 10000 -- the largest number of entries read
 
 local function posix_entries(folder, list)
   local directory = of_c("opendir", "void *$(const char *path)")(folder)
@@ -90,7 +90,7 @@ local function posix_entries(folder, list)
   local readdir = of_c("readdir", [[typedef struct {
     uint64_t ino; int64_t off; uint16_t length; uint8_t type; char name[256]; } moth_dirent;
     moth_dirent *$(void *directory)]])
-  for n = 1, MOST do
+  for n = 1, MAX_ENTRIES do
     local entry = readdir(directory)
     if entry == nil then break end
     list[n] = {name = ffi.string(entry.name), is_folder = entry.type == 4} -- DT_DIR
@@ -106,7 +106,7 @@ local function windows_entries(folder, list)
   local search = first(folder .. "/*", entry)
   if search == -1 then return end
   local next_one = of_c("findnext64", "int $(intptr_t search, moth_found *entry)")
-  for n = 1, MOST do
+  for n = 1, MAX_ENTRIES do
     list[n] = {name = ffi.string(entry.name),
                is_folder = bit.band(entry.attributes, 16) ~= 0} -- _A_SUBDIR
     if next_one(search, entry) ~= 0 then break end

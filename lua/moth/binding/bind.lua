@@ -81,8 +81,8 @@ end
 
 --- Grows a list's buffer to n handles.
 function T.reserve(buffer, n)
-  if n > buffer.room then
-    buffer.room = n * 2
+  if n > buffer.capacity then
+    buffer.capacity = n * 2
     buffer.at = lib.handles(n * 2)
   end
 end
@@ -208,7 +208,7 @@ local function build(sig)
   for i, arg in ipairs(sig.args) do
     if arg.row.buffer == "ints" then B[i] = lib.int64s(calls.USUAL)
     elseif arg.row.buffer == "floats" then B[i] = lib.doubles(calls.USUAL)
-    elseif arg.row.buffer == "handles" then B[i] = {at = lib.handles(16), room = 16} end
+    elseif arg.row.buffer == "handles" then B[i] = {at = lib.handles(16), capacity = 16} end
   end
   local text = require("moth.binding.writer").source(sig)
   local chunk = assert(loadstring(text, "=[moth.op." .. sig.name .. "]"))

@@ -90,10 +90,10 @@ end
 
 -- Lists of up to four numbers are copied without a loop: LuaJIT tries many times in vain to compile
 -- a loop of few rounds inside the user's loop.
-local function put_list(buffer, v, put, room)
+local function put_list(buffer, v, put, capacity)
   if not is_list(v) then return nil end
   local n = #v
-  if n > (room or USUAL) then return nil end
+  if n > (capacity or USUAL) then return nil end
   local fine = (n < 1 or put(buffer, 0, v[1])) and (n < 2 or put(buffer, 1, v[2]))
     and (n < 3 or put(buffer, 2, v[3])) and (n < 4 or put(buffer, 3, v[4]))
   if not fine then return nil end
@@ -107,13 +107,13 @@ local function put_list(buffer, v, put, room)
 end
 
 --- Reads a number or a list of numbers into a buffer of doubles. Returns the count, or nil.
--- @param room  the buffer's capacity; default USUAL
-function calls.fill_floats(buffer, v, room)
+-- @param capacity  of the buffer; default USUAL
+function calls.fill_floats(buffer, v, capacity)
   if type(v) == "number" then
     buffer[0] = v
     return 1
   end
-  if not is_list(v) or #v > (room or USUAL) or calls.has_hole(v, #v) then return nil end
+  if not is_list(v) or #v > (capacity or USUAL) or calls.has_hole(v, #v) then return nil end
   for j = 1, #v do
     if type(v[j]) ~= "number" then return nil end
     buffer[j - 1] = v[j]
@@ -122,19 +122,19 @@ function calls.fill_floats(buffer, v, room)
 end
 
 --- Reads an integer or a list of integers into an int64_t buffer. Returns the count, or nil.
-function calls.fill_ints(buffer, v, room)
+function calls.fill_ints(buffer, v, capacity)
   if type(v) == "number" then
     return put_int(buffer, 0, v) and 1 or nil
   end
-  return (put_list(buffer, v, put_int, room))
+  return (put_list(buffer, v, put_int, capacity))
 end
 
 --- Like fill_ints, for dimensions, which count from 1.
-function calls.fill_dims(buffer, v, room)
+function calls.fill_dims(buffer, v, capacity)
   if type(v) == "number" then
     return put_dim(buffer, 0, v) and 1 or nil
   end
-  return (put_list(buffer, v, put_dim, room))
+  return (put_list(buffer, v, put_dim, capacity))
 end
 
 -- Buffers by argument number. Each lives until the next long list for that argument.

@@ -191,7 +191,7 @@ dispatch.arange = define {
   end,
 }
 
-local function whole(x) return x % 1 == 0 end
+local function is_integer(x) return x % 1 == 0 end
 
 --- moth.range(first, last, step): from first to last inclusive, as Lua's `for`.
 dispatch.range = define {
@@ -209,7 +209,7 @@ dispatch.range = define {
     end
     local count = floor((last - first) / step + 1e-9)
     if not (count >= 0) then count = -1 end
-    if whole(first) and whole(last) and whole(step) then
+    if is_integer(first) and is_integer(last) and is_integer(step) then
       return (bind.ops.arange(first, first + (count + 1) * step, step, kind, device,
         requires_grad))
     end

@@ -47,7 +47,7 @@ local function variables(prefix, n)
 end
 
 -- v_at, v_at+1, ... = t[1], t[2], ...
-local function spread(n, at)
+local function unpacked(n, at)
   local to, from = {}, {}
   for i = at, n do
     to[#to + 1] = "v" .. i
@@ -60,7 +60,7 @@ end
 -- The code that handles the array part of a list of arguments that starts at position `at`.
 local function take(sig, at)
   local n, arg = #sig.args, sig.args[at]
-  local all = spread(n, at)
+  local all = unpacked(n, at)
   local over = n - at + 2
   local rest = format('if type(t[%d]) ~= "nil" then T.extra(sig, t[%d]) end', over, over)
   if not arg or not arg.row.collects then return all .. " " .. rest end

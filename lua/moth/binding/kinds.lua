@@ -121,16 +121,16 @@ add("float", {
 })
 
 for n = 1, 3 do
-  local all, each, whole = {}, {}, {}
+  local all, each, integers = {}, {}, {}
   for j = 0, n - 1 do
     all[#all + 1] = format("s[$k%s].integer = $v", j == 0 and "" or j)
     each[#each + 1] = format("s[$k%s].integer = $v[%d]", j == 0 and "" or j, j + 1)
-    whole[#whole + 1] = (WHOLE:gsub("%$v", format("$v[%d]", j + 1)))
+    integers[#integers + 1] = (WHOLE:gsub("%$v", format("$v[%d]", j + 1)))
   end
   local as_list = format('type($v) == "table" and #$v == %d and ', n)
-    .. table.concat(whole, " and ")
+    .. table.concat(integers, " and ")
   -- A list of one element applies to all dimensions.
-  local lone = 'type($v) == "table" and #$v == 1 and ' .. whole[1]
+  local lone = 'type($v) == "table" and #$v == 1 and ' .. integers[1]
   local of_one = (table.concat(all, " "):gsub("= %$v", "= $v[1]"))
   add("int" .. n, {
     need = n == 1 and "an integer is needed" or
@@ -164,11 +164,11 @@ for n = 2, 3 do -- sizes; moth.none keeps the size of the input
   local every, parts, stores = {}, {}, {}
   for j = 1, n do
     local v, k = format("$v[%d]", j), j == 1 and "$k" or "$k" .. j - 1
-    local whole = WHOLE:gsub("%$v", v)
+    local integers = WHOLE:gsub("%$v", v)
     every[j] = format("s[%s].integer = $v", k)
-    parts[j] = format("(%s == none or %s)", v, whole)
+    parts[j] = format("(%s == none or %s)", v, integers)
     stores[j] = format("if %s == none then s[%s].integer = NO_INT\n  elseif %s then "
-      .. "s[%s].integer = %s\n  else T.bad(sig, $i, $v) end", v, k, whole, k, v)
+      .. "s[%s].integer = %s\n  else T.bad(sig, $i, $v) end", v, k, integers, k, v)
   end
   add("int" .. n .. "?", {
     need = format("an integer or a list of %d, each of which may be moth.none, is needed", n),

@@ -18,12 +18,12 @@ local function look(cell)
   local skipped = C.moth_capture_guarded(ctx, own.recording, own.number)
   if skipped < 0 then errors.status(skipped, "step") end
   own.skipped = skipped == 1
-  own.told(own.skipped)
+  own.on_replay(own.skipped)
 end
 
 -- Calls f() with a guard before its recorded ops.
-local function recorded(active, told, f, ...)
-  local own = {number = active.guards, recording = active.id, told = told}
+local function recorded(active, on_replay, f, ...)
+  local own = {number = active.guards, recording = active.id, on_replay = on_replay}
   active.guards = active.guards + 1
   recording.cell(nil, {write = always, done = look, looks_at = own})
   active.guard = own
@@ -36,10 +36,10 @@ end
 
 --- Calls f(...) if all tensors in a list are 0. Each replay decides again, and the cells that f
 -- adds are done only if its ops ran.
--- @param found  a list of tensors of one element, at most one for each device
--- @param told   told(skipped) is called after each replay
+-- @param found      a list of tensors of one element, at most one for each device
+-- @param on_replay  on_replay(skipped) is called after each replay
 -- @return true if f was skipped; else false and the results of f
-function guard.unless(found, told, f, ...)
+function guard.unless(found, on_replay, f, ...)
   local n, active = #found, lib.capture
   local handles = lib.handles(n)
   for i = 1, n do handles[i - 1] = found[i] end
@@ -52,7 +52,7 @@ function guard.unless(found, told, f, ...)
     end
     return true
   end
-  if active then return recorded(active, told, f, ...) end
+  if active then return recorded(active, on_replay, f, ...) end
   return false, f(...)
 end
 

@@ -23,8 +23,8 @@ local C, ctx = lib.C, lib.ctx
 lib.declare "capture"
 
 local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
-local MOST = 8  -- recordings stored for one step
-local MOST_EMPTY = 3 -- runs in a row without a recording
+local MAX_RECORDINGS = 8  -- recordings stored for one step
+local MAX_EMPTY = 3 -- runs in a row without a recording
 
 local capture = {}
 
@@ -37,7 +37,7 @@ local function add(self, r)
   table.insert(self.list, 1, r)
   self.last = r
   self.made = self.made + 1
-  while #self.list > MOST do
+  while #self.list > MAX_RECORDINGS do
     recording.free(table.remove(self.list))
   end
 end
@@ -89,7 +89,7 @@ end
 local function warn(why)
   require("moth").warn(("this captured step was recorded for the %dth time, and the last %d "
     .. "recordings are kept: where most calls record, it is slower than its function; this time %s")
-    :format(MOST + 1, MOST, why))
+    :format(MAX_RECORDINGS + 1, MAX_RECORDINGS, why))
 end
 
 -- Raises: each run starts from another state. `changed`: the name of a value that it reads and
@@ -111,10 +111,10 @@ local function run_and_record(self, ...)
   if r then
     add(self, r)
     self.empty, self.why = 0, why
-    if self.made == MOST + 1 then warn(why) end
+    if self.made == MAX_RECORDINGS + 1 then warn(why) end
   elseif not expected then
     self.empty = self.empty + 1
-    if self.empty >= MOST_EMPTY then refuse_changed(self, changed) end
+    if self.empty >= MAX_EMPTY then refuse_changed(self, changed) end
   end
   return give(results)
 end
@@ -281,7 +281,7 @@ verified = function(self, ...)
   if not r then return slow(self, STALE, ...) end
   local graphs, there = graphs_of(r)
   if graphs + there > 0 then
-    if not self.asked then -- a GPU's libraries may return other last bits in each run
+    if not self.verify_given then -- a GPU's libraries may return other last bits in each run
       self.left = 0
       return run(self, ...)
     end
@@ -328,7 +328,8 @@ local function step_of(fname, gpu, fn, verify)
   if verify and verify < 0 then
     errors.argument(fname, "verify", "a number from 0 on is needed, got " .. verify, "E_DOMAIN")
   end
-  return setmetatable({fn = fn, left = verify or gpu and 0 or 2, asked = verify ~= nil, list = {},
+  return setmetatable({fn = fn, left = verify or gpu and 0 or 2, verify_given = verify ~= nil,
+    list = {},
     made = 0, empty = 0, gpu = gpu}, Step)
 end
 

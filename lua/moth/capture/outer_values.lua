@@ -24,8 +24,8 @@ local outside = {}
 local shown = getmetatable
 local getmetatable = debug and debug.getmetatable or getmetatable
 
-local MOST = 20000 -- rows
-local LONG = 200 -- characters of a name; the middle of longer names is omitted
+local MAX_ROWS = 20000 -- rows
+local MAX_NAME = 200 -- characters of a name; the middle of longer names is omitted
 
 -- Methods that Moth's code calls, although no user function names them.
 local CALLED = {"forward", "backward", "setup_context", "init"}
@@ -133,9 +133,9 @@ local function add_row(all, kind, t, key, value, name)
   local id = kind == "raw" and key or kind
   if kind == "index" then id = "index " .. tostring(key) end
   if seen[id] then return seen[id] end
-  if #all.rows >= MOST then
+  if #all.rows >= MAX_ROWS then
     refuse(all, name, ("more than %d values are read; pass the needed values as tensors among the "
-      .. "arguments"):format(MOST))
+      .. "arguments"):format(MAX_ROWS))
   end
   local row = {kind = kind, table = t, key = key, value = value, name = name}
   all.rows[#all.rows + 1] = row
@@ -144,7 +144,9 @@ local function add_row(all, kind, t, key, value, name)
 end
 
 local function place_of(place, key)
-  if #place > LONG then place = place:sub(1, LONG / 4) .. "..." .. place:sub(-LONG / 4) end
+  if #place > MAX_NAME then
+    place = place:sub(1, MAX_NAME / 4) .. "..." .. place:sub(-MAX_NAME / 4)
+  end
   if type(key) == "string" then return place .. "." .. key end
   return ("%s[%s]"):format(place, tostring(key))
 end

@@ -12,9 +12,9 @@ local bare, shown = errors.bare, errors.shown
 
 local parse = {}
 
-local LARGEST = 2 ^ 20 -- the largest integer
+local MAX_INT = 2 ^ 20 -- the largest integer
 local MOST_SECTIONS = 10000
-local LONGEST = 2 ^ 24 -- bytes
+local MAX_BYTES = 2 ^ 24 -- bytes
 
 --- Raises an error about a cfg; `section` may be nil.
 function parse.refuse(cfg, section, text, code)
@@ -73,9 +73,9 @@ function Section:number(key, default) return number_of(self, key, default, "numb
 --- An integer, at least `least` (default 0).
 function Section:int(key, default, least)
   local n = number_of(self, key, default, "integer")
-  if n and (n % 1 ~= 0 or n < (least or 0) or n > LARGEST) then
+  if n and (n % 1 ~= 0 or n < (least or 0) or n > MAX_INT) then
     parse.refuse(self.cfg, self, ("%s=%s is no integer from %d to %d"):format(key,
-      self.options[key] and bare(self.options[key]) or n, least or 0, LARGEST))
+      self.options[key] and bare(self.options[key]) or n, least or 0, MAX_INT))
   end
   return n
 end
@@ -93,7 +93,7 @@ function Section:list(key, default, whole)
   if value == nil then return default end
   for item in value:gmatch "[^,%s]+" do
     local number = tonumber(item)
-    if not number or not (math.abs(number) <= LARGEST) or whole and number % 1 ~= 0 then
+    if not number or not (math.abs(number) <= MAX_INT) or whole and number % 1 ~= 0 then
       parse.refuse(self.cfg, self, ("%s=%s is no list of %snumbers"):format(key, bare(value),
         whole and "whole " or ""))
     end
@@ -104,7 +104,7 @@ end
 
 local function read(path, fname)
   local file = bytes.open(path, fname, "cfg")
-  if file.size > LONGEST then file:refuse(("has more than %d bytes"):format(LONGEST)) end
+  if file.size > MAX_BYTES then file:refuse(("has more than %d bytes"):format(MAX_BYTES)) end
   local text = file:text(file.size)
   file:close()
   return text

@@ -160,7 +160,7 @@ end
 -- @param inner  its call {name, names, values, n}, or nil if it has no frame
 -- @param outer  the call of the function that the user called
 -- @return the text, or nil to keep the inner function's error
-local function told(blame, inner, outer)
+local function translated(blame, inner, outer)
   local value
   for i = 1, inner and inner.n or 0 do
     if inner.names[i] == blame.argname then value = inner.values[i] end
@@ -187,4 +187,4 @@ local function told(blame, inner, outer)
   return format("bad argument '%s' to '%s' (%s)", name, outer.name, text)
 end
 
-return setmetatable({public = public}, {__call = function(_, ...) return told(...) end})
+return setmetatable({public = public}, {__call = function(_, ...) return translated(...) end})

@@ -147,7 +147,7 @@ end
 -- ---- the message ----
 
 -- The message about input x, for an error that blames a member of the layer.
-local function told(x, member, blame, code)
+local function message_of(x, member, blame, code)
   local own, cure = blame.text:match "^(.-) does not go with '[%w_]+', .-(;.*)$"
   if own and code == "E_DTYPE" then
     return format("%s does not go with the layer's %s, %s%s", errors.describe(x), member, own, cure)
@@ -173,7 +173,7 @@ local function own_input(call, inner, blame, code)
   local position = type(value) ~= "nil" and position_of(call, value)
   if position then return position, blame.text, call.names[position] ~= blame.argname end
   local member = at and RELATIONS[code] and member_of(call.module, value)
-  if member then return at, told(call.values[at], member, blame, code), true end
+  if member then return at, message_of(call.values[at], member, blame, code), true end
 end
 
 local function retold(blame, code, within)

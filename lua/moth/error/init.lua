@@ -50,10 +50,10 @@ end
 local function absolute(folder)
   if folder:find(system.root) then return folder end
   pcall(ffi.cdef, "char *" .. system.getcwd .. "(char *, size_t);")
-  local room = ffi.new "char[4096]"
-  local found, at = pcall(function() return ffi.C[system.getcwd](room, 4096) end)
+  local buffer = ffi.new "char[4096]"
+  local found, at = pcall(function() return ffi.C[system.getcwd](buffer, 4096) end)
   if not found or at == nil then return folder end
-  return ffi.string(room) .. "/" .. folder:gsub("^%.[/\\]", "")
+  return ffi.string(buffer) .. "/" .. folder:gsub("^%.[/\\]", "")
 end
 
 do -- the folder of Moth's Lua files, lua/moth/; in a checkout also nn/, next to lua/
@@ -174,18 +174,18 @@ end
 -- ---- errors from C ----
 
 local C, ctx -- set by lib.lua
-local tells = {}
+local explainers = {}
 
 --- Sets the library and the context after they are created.
 function errors.attach(library, context) C, ctx = library, context end
 
 --- Adds a function(handle) that returns the reason why a tensor cannot be used now, such as where
 -- it was released, or nil.
-function errors.tells(fn) tells[#tells + 1] = fn end
+function errors.explainers(fn) explainers[#explainers + 1] = fn end
 
-local function told(x)
-  for i = 1, type(x) == "cdata" and #tells or 0 do
-    local text = tells[i](x)
+local function explained(x)
+  for i = 1, type(x) == "cdata" and #explainers or 0 do
+    local text = explainers[i](x)
     if text then return text end
   end
 end
@@ -193,9 +193,9 @@ end
 local function unusable(...)
   for i = 1, select("#", ...) do
     local x = select(i, ...)
-    local text = told(x)
+    local text = explained(x)
     for k = 1, not text and type(x) == "table" and getmetatable(x) == nil and #x or 0 do
-      text = text or told(x[k])
+      text = text or explained(x[k])
     end
     if text then return text end
   end

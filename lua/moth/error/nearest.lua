@@ -21,7 +21,7 @@ local function distance(a, b, other)
   return row[#b]
 end
 
-local FEW = 20 -- among more names a short name is close to unrelated names
+local MANY_NAMES = 20 -- among more names a short name is close to unrelated names
 
 -- The largest number of edits of a guess. Among many names it is one for each four letters:
 -- "models" must not become "mode".
@@ -41,7 +41,7 @@ return function(name, candidates)
   local best, least
   name = tostring(name)
   if #name > 60 then return "" end
-  local many = #candidates > FEW
+  local many = #candidates > MANY_NAMES
   local limit = most(name, many)
   local other = #name <= 4 and many and 2 or 1
   for i = 1, #candidates do

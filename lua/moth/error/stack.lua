@@ -168,7 +168,7 @@ end
 
 -- Returns true if an error already names that call, as name or Class.name, and one of its
 -- arguments.
-local function tells(call, blame)
+local function mentions(call, blame)
   if call.name ~= blame.fname and call.name ~= blame.fname:match "[.:]([%w_]+)$" then
     return false
   end
@@ -180,7 +180,7 @@ end
 
 -- ---- walking the stack ----
 
-local DEPTH = 200 -- frames that are searched beyond the user's
+local MAX_FRAMES = 200 -- frames that are searched beyond the user's
 
 --- The position "file:line: ", the module path "in net.fc1: ", the call lost by a tail call, and
 -- the name of the function that the user called there: the way to the function at `level` of the
@@ -215,11 +215,11 @@ function stack.locate(level, blame)
     end
     if not user and errors.user_calls[info.func] then
       user, tail = called_for_user(level)
-      if user then line, stop = user.currentline, level + DEPTH end
+      if user then line, stop = user.currentline, level + MAX_FRAMES end
     end
     if not user and info.what ~= "C" and not errors.is_own_source(info.source) then
       user, line = info, info.currentline
-      stop = level + DEPTH
+      stop = level + MAX_FRAMES
       if inner[1] then tail = erased_forward(inner)
       elseif callee then
         tail, name = erased(level, info, callee), called_by_name(callee)
@@ -235,7 +235,7 @@ function stack.locate(level, blame)
   end
   local within_modules = given[1] and {call = around or within, list = given,
     path = path_without}
-  if around and (tells(around, blame) or #modules > 0 and around.plain) then around = nil end
+  if around and (mentions(around, blame) or #modules > 0 and around.plain) then around = nil end
   return place, namer and path_without(0) or "", tail, name, within, around, within_modules
 end
 

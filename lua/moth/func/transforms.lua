@@ -163,7 +163,7 @@ local function offer(name, outputs, doc, examples, args, run)
                              outputs = outputs, run = run}
 end
 
-local function slope(name, with_value)
+local function derivative(name, with_value)
   return function(func, argnums, has_aux)
     return function(...)
       local p = prepared(name, func, argnums, has_aux, lib.pack(...))
@@ -185,11 +185,11 @@ end
 offer("grad", "slope", "A function with the arguments of func that returns the gradient of its "
   .. "element.", "function(x) return (x * x):sum() end\n"
   .. "function(x, y) return (x * y):sum(), x end, {argnums = {1, 2}, has_aux = true}",
-  {FUNC, ARGNUMS, AUX}, slope("grad", false))
+  {FUNC, ARGNUMS, AUX}, derivative("grad", false))
 offer("grad_and_value", "slope", "A function with the arguments of func that returns the gradient "
   .. "of its result (one element), and the result.", "function(x) return (x * x):sum() end\n"
   .. "function(x, y) return (x * y):sum(), x end, {argnums = 2, has_aux = true}",
-  {FUNC, ARGNUMS, AUX}, slope("grad_and_value", true))
+  {FUNC, ARGNUMS, AUX}, derivative("grad_and_value", true))
 
 -- The list of derivatives from moth.autograd.functional, in the form of the arguments; for a
 -- Hessian, nested twice.

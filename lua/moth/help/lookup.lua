@@ -211,8 +211,8 @@ function lookup.text(words)
   for _, row in ipairs(found) do width = math.max(width, #row.path) end
   for _, row in ipairs(found) do
     local doc = row.doc:match "^[^\n]*"
-    local room = 98 - width - 4
-    if #doc > room then doc = doc:sub(1, room - 3) .. "..." end
+    local width_left = 98 - width - 4
+    if #doc > width_left then doc = doc:sub(1, width_left - 3) .. "..." end
     lines[#lines + 1] = ("  %-" .. width .. "s  %s"):format(row.path, doc)
   end
   return table.concat(lines, "\n")

@@ -148,7 +148,7 @@ end
 -- ---- a whole file at once ----
 
 -- libdeflate takes 0.4 of zlib's time, but needs the whole file and its result in memory.
-local WORTH = 2 ^ 20 -- bytes; smaller files do not need it
+local MIN_BYTES = 2 ^ 20 -- bytes; smaller files do not need it
 local deflate
 
 local function find_deflate()
@@ -174,11 +174,11 @@ end
 -- reports the error
 function gzip.at_once(reader, buffer, size)
   local whole, before = reader.whole, tonumber(zlib.moth_gztell(reader.file))
-  if size < WORTH or whole.size > size or not find_deflate() then return false end
-  local room = ffi.C.moth_gz_malloc(before + size)
-  local good = room ~= nil and inflate(whole.start, whole.size, room, before + size)
-  if good then ffi.copy(buffer, ffi.cast("uint8_t *", room) + before, size) end
-  ffi.C.moth_gz_free(room)
+  if size < MIN_BYTES or whole.size > size or not find_deflate() then return false end
+  local scratch = ffi.C.moth_gz_malloc(before + size)
+  local good = scratch ~= nil and inflate(whole.start, whole.size, scratch, before + size)
+  if good then ffi.copy(buffer, ffi.cast("uint8_t *", scratch) + before, size) end
+  ffi.C.moth_gz_free(scratch)
   return good
 end
 

@@ -34,7 +34,7 @@ FORMATS.complex32, FORMATS.complex64, FORMATS.complex128 = "C32", "C64", "C128"
 for name in ("qint8 quint8 qint32 quint4x2 quint2x4"):gmatch "%S+" do
   FORMATS[name] = name
 end
-local DEEPEST = 10 ^ 6 -- values on the stack
+local MAX_STACK = 10 ^ 6 -- values on the stack
 local MOST_COUNTED = 10 ^ 6 -- elements of a Counter
 
 local Machine = {}
@@ -108,7 +108,7 @@ end
 -- ---- the stack ----
 
 local function push(self, value)
-  if self.top == DEEPEST then refuse(self, "nests deeper than any checkpoint", "E_LIMIT") end
+  if self.top == MAX_STACK then refuse(self, "nests deeper than any checkpoint", "E_LIMIT") end
   self.top = self.top + 1
   self.stack[self.top] = value
 end

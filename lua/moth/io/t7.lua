@@ -16,7 +16,7 @@ local ops = require("moth.binding.bind").ops
 
 local t7 = {}
 
-local DEEPEST = 150 -- levels of nested tables
+local MAX_DEPTH = 150 -- levels of nested tables
 local TYPES = {Byte = "uint8", Char = "int8", Short = "int16", Int = "int32", Long = "int64",
                Float = "float32", Double = "float64", Half = "float16"}
 local FUNCTIONS = {[6] = true, [7] = true, [8] = true}
@@ -145,7 +145,7 @@ function Reader:value()
   local known = self.known[index]
   if known ~= nil then return known end
   self.deep = self.deep + 1
-  if self.deep > DEEPEST then file:refuse("nests deeper than any checkpoint") end
+  if self.deep > MAX_DEPTH then file:refuse("nests deeper than any checkpoint") end
   local value
   if kind == 4 then
     value = read_object(self, index)

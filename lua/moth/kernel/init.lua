@@ -27,7 +27,7 @@ local concat, format = table.concat, string.format
 local kernels = {}
 
 local MOST_ARGS, MOST_RESULTS = 8, 4
-local MOST_READ = 32 -- programs of one kernel; further kinds run the plain function
+local MAX_TRACES = 32 -- programs of one kernel; further kinds run the plain function
 
 local Kernel = {__name = "kernel"}
 
@@ -101,8 +101,8 @@ local function make(self, n, ...)
   local p = {kernel = self, specs = specs, tensors = tensors, backwards = {},
              autocast = C.moth_autocast(ctx, -2), default = C.moth_default_dtype(ctx, -1),
              flows = {}, differs = false, all_zero = true}
-  if self.nread >= MOST_READ then
-    warn(self, "it was traced for " .. MOST_READ .. " kinds of arguments; pass a number that "
+  if self.nread >= MAX_TRACES then
+    warn(self, "it was traced for " .. MAX_TRACES .. " kinds of arguments; pass a number that "
       .. "differs at each call as a tensor of one element, moth.tensor(x)")
     return nil
   end
@@ -173,7 +173,7 @@ return function(self%s, extra)
     return kernels.run_plain(self%s)
   end
   local run = p.run
-  if lib.profile then run = kernels.noted(self, run) end
+  if lib.profile then run = kernels.profiled(self, run) end
   local y1, y2, y3, y4 = run(%s)
   if band(flags, IS_GRAD) ~= 0 and p.tie and not p.failed and C.moth_grad_mode(ctx, -1) == 1 then
     if p.results == 1 then p.tie(y1%s)
@@ -226,7 +226,7 @@ function kernels.run_plain(self, ...)
 end
 
 --- Wraps a program in a range of the profiler with the kernel's name.
-function kernels.noted(self, run)
+function kernels.profiled(self, run)
   return function(...) return require("moth.profiler").within(self.name, run, ...) end
 end
 

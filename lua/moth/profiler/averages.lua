@@ -23,14 +23,14 @@ local KINDS = {[tonumber(C.MOTH_EVENT_OP)] = "op", [GRADIENT] = "gradient",
                [tonumber(C.MOTH_EVENT_WHOLE)] = "engine", [RANGE] = "range"}
 
 --- "op", "gradient", "engine" for backward passes and replays, "range" or "module".
-function averages.kind(noted, i) return KINDS[noted.at[i].kind] or "module" end
+function averages.kind(recorded, i) return KINDS[recorded.at[i].kind] or "module" end
 
 --- A function of a profile's events that returns the name of the event at i, from 0.
-function averages.namer(noted)
-  local at, known = noted.at, {}
+function averages.namer(recorded)
+  local at, known = recorded.at, {}
   return function(i)
     local e = at[i]
-    if e.kind >= RANGE then return noted.names[e.label] end
+    if e.kind >= RANGE then return recorded.names[e.label] end
     local address = tonumber(ffi.cast("intptr_t", e.name))
     local name = known[address]
     if not name then
@@ -42,10 +42,10 @@ function averages.namer(noted)
 end
 
 --- The shapes of the event's tensors: "(64, 20), (30, 20), ()"; nil if they were not recorded.
-function averages.shapes(noted, i)
-  local from = tonumber(noted.at[i].sizes)
+function averages.shapes(recorded, i)
+  local from = tonumber(recorded.at[i].sizes)
   if from < 0 then return nil end
-  local sizes, list = noted.sizes, {}
+  local sizes, list = recorded.sizes, {}
   local n, k = tonumber(sizes[from]), from + 1
   for t = 1, n do
     local shape, ndim = {}, tonumber(sizes[k])
@@ -58,10 +58,10 @@ end
 local function parent_of(at, i) return tonumber(at[i].parent) end
 
 -- The device time of each event and all nested events.
-local function device_totals(noted)
-  local at, total = noted.at, {}
-  for i = 0, noted.n - 1 do total[i] = at[i].device_self end
-  for i = noted.n - 1, 0, -1 do
+local function device_totals(recorded)
+  local at, total = recorded.at, {}
+  for i = 0, recorded.n - 1 do total[i] = at[i].device_self end
+  for i = recorded.n - 1, 0, -1 do
     local up = parent_of(at, i)
     if up >= 0 then total[up] = total[up] + total[i] end
   end
@@ -75,9 +75,9 @@ end
 -- ids increase.
 
 -- A function that returns the innermost event in which the node with that id was created, or -1.
-local function maker(noted)
-  local at, list = noted.at, {}
-  for i = 0, noted.n - 1 do
+local function maker(recorded)
+  local at, list = recorded.at, {}
+  for i = 0, recorded.n - 1 do
     if at[i].kind ~= GRADIENT then list[#list + 1] = i end
   end
   return function(id)
@@ -94,9 +94,9 @@ end
 
 -- For each event, the value of `own(i)` at it or at the nearest enclosing event (nil: none has
 -- one), with " backward" appended for gradients and events inside one.
-local function belongings(noted, own)
-  local at, made_in, found = noted.at, maker(noted), {}
-  for i = 0, noted.n - 1 do
+local function belongings(recorded, own)
+  local at, made_in, found = recorded.at, maker(recorded), {}
+  for i = 0, recorded.n - 1 do
     local up = parent_of(at, i)
     local name = own(i)
     if name == nil and at[i].kind == GRADIENT then
@@ -109,17 +109,17 @@ local function belongings(noted, own)
   return found
 end
 
-local function modules_of(noted)
-  local at = noted.at
-  return belongings(noted, function(i)
-    return at[i].kind == noted.module and noted.names[at[i].label] or nil
+local function modules_of(recorded)
+  local at = recorded.at
+  return belongings(recorded, function(i)
+    return at[i].kind == recorded.module and recorded.names[at[i].label] or nil
   end)
 end
 
-local function lines_of(noted)
-  local at = noted.at
-  return belongings(noted, function(i)
-    return at[i].line > 0 and noted.lines[at[i].line] or nil
+local function lines_of(recorded)
+  local at = recorded.at
+  return belongings(recorded, function(i)
+    return at[i].line > 0 and recorded.lines[at[i].line] or nil
   end)
 end
 
@@ -134,20 +134,21 @@ function Event:__tostring()
 end
 
 --- All events as tables.
-function averages.events(noted)
-  local at, list = noted.at, {}
-  local name, lines, device = averages.namer(noted), lines_of(noted), device_totals(noted)
-  for i = 0, noted.n - 1 do
+function averages.events(recorded)
+  local at, list = recorded.at, {}
+  local name, lines, device = averages.namer(recorded), lines_of(recorded), device_totals(recorded)
+  for i = 0, recorded.n - 1 do
     local e = at[i]
     local up = parent_of(at, i)
     list[i + 1] = setmetatable({
-      name = name(i), kind = averages.kind(noted, i), start = e.begin,
+      name = name(i), kind = averages.kind(recorded, i), start = e.begin,
       cpu_time_total = e["end"] - e.begin,
       self_cpu_time_total = e.self, cpu_memory_usage = tonumber(e.bytes),
       self_cpu_memory_usage = tonumber(e.self_bytes), device_time_total = device[i],
       self_device_time_total = e.device_self, device_memory_usage = tonumber(e.device_bytes),
       self_device_memory_usage = tonumber(e.device_self_bytes), failed = e.status < 0,
-      parent = up >= 0 and up + 1 or nil, input_shapes = averages.shapes(noted, i), line = lines[i],
+      parent = up >= 0 and up + 1 or nil, input_shapes = averages.shapes(recorded, i),
+      line = lines[i],
     }, Event)
   end
   return list
@@ -207,15 +208,15 @@ local function inside_same(at, keys, i)
 end
 
 -- The key of each event and, where rows are ops, the other fields that distinguish rows.
-local function keys_of(noted, by_shape, by_line, by)
-  if by == "module" then return modules_of(noted), {}, {} end
-  if by == "line" then return lines_of(noted), {}, {} end
-  local keys, shapes, name = {}, {}, averages.namer(noted)
-  local lines = by_line and lines_of(noted) or {}
-  for i = 0, noted.n - 1 do
-    shapes[i] = by_shape and (averages.shapes(noted, i) or "") or nil
+local function keys_of(recorded, by_shape, by_line, by)
+  if by == "module" then return modules_of(recorded), {}, {} end
+  if by == "line" then return lines_of(recorded), {}, {} end
+  local keys, shapes, name = {}, {}, averages.namer(recorded)
+  local lines = by_line and lines_of(recorded) or {}
+  for i = 0, recorded.n - 1 do
+    shapes[i] = by_shape and (averages.shapes(recorded, i) or "") or nil
     keys[i] = name(i)
-    if noted.at[i].kind >= RANGE then keys[i] = keys[i] .. "\0" .. averages.kind(noted, i) end
+    if recorded.at[i].kind >= RANGE then keys[i] = keys[i] .. "\0" .. averages.kind(recorded, i) end
     if by_shape or by_line then
       keys[i] = keys[i] .. "\0" .. (shapes[i] or "") .. "\0" .. (lines[i] or "")
     end
@@ -224,22 +225,22 @@ local function keys_of(noted, by_shape, by_line, by)
 end
 
 --- Computes the rows of a profile.
-function averages.of(prof, noted, by_shape, by_line, by)
+function averages.of(prof, recorded, by_shape, by_line, by)
   local self = EventList(prof, by, by_shape, by_line)
-  local at, rows, device = noted.at, {}, device_totals(noted)
-  local keys, shapes, lines = keys_of(noted, by_shape, by_line, by)
-  for i = 0, noted.n - 1 do
+  local at, rows, device = recorded.at, {}, device_totals(recorded)
+  local keys, shapes, lines = keys_of(recorded, by_shape, by_line, by)
+  for i = 0, recorded.n - 1 do
     local key = keys[i]
     if key then
       local row = rows[key]
       if not row then
-        row = new_row(key:match "^[^%z]*", by == "op" and averages.kind(noted, i) or by)
+        row = new_row(key:match "^[^%z]*", by == "op" and averages.kind(recorded, i) or by)
         row.input_shapes, row.line = shapes[i], lines[i]
         rows[key], self[#self + 1] = row, row
       end
       local whole = not inside_same(at, keys, i)
  -- a module's call; of a line the ops that it called
-      local call = by == "op" or (by == "line" and whole) or at[i].kind == noted.module
+      local call = by == "op" or (by == "line" and whole) or at[i].kind == recorded.module
         or (whole and at[i].kind == GRADIENT)
       add(row, at[i], device[i], whole, call)
     end

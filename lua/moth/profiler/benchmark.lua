@@ -199,7 +199,7 @@ end
 
 define.takes(Timer.timeit, parse_timeit)
 
-local CYCLES, LONG = 10, 0.05
+local CYCLES, LONG_RUN = 10, 0.05
 
 -- Raises the number of calls in a run if they allocate garbage: a run spans ten collector cycles
 -- or takes a twentieth of a second. In shorter runs the median would exclude the collector.
@@ -208,7 +208,7 @@ local function with_cycles(self, number)
     local passed, kilobytes = benchmark.cycles(), collectgarbage "count"
     local seconds = run(self, number)
     local garbage = passed() > 0 or math.abs(collectgarbage "count" - kilobytes) > 1
-    if not garbage or passed() >= CYCLES or seconds > LONG then return number end
+    if not garbage or passed() >= CYCLES or seconds > LONG_RUN then return number end
     number = number * 2
   end
 end

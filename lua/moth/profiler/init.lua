@@ -249,7 +249,7 @@ local function begin(self)
   lib.check(C.moth_profile_start(ctx, flags, self.max_events), "profile")
   local state = {begun = errors.where() or "?", names = {}, lines = {}, roots = {}, counts = {},
                  paths = {}, with_stack = self.with_stack, with_modules = self.with_modules}
-  self.state, self.noted, self.time = state, nil, nil
+  self.state, self.recorded, self.time = state, nil, nil
   lib.profile, current[1] = state, self
   lib.note_line = self.with_stack and note_line or nil
   if self.with_modules then sight().profile(in_module) end
@@ -261,14 +261,14 @@ local function end_recording(self)
   local state = lib.profile
   local status = finish()
   local n, nsizes = tonumber(info.events), tonumber(info.sizes)
-  local noted = {n = n, names = state.names, lines = state.lines, module = MODULE,
+  local recorded = {n = n, names = state.names, lines = state.lines, module = MODULE,
                  at = lib.array("moth_profile_event", math.max(n, 1)),
                  sizes = lib.int64s(math.max(nsizes, 1))}
   self.time, self.dropped = info.time, tonumber(info.dropped)
   self.peak_bytes = tonumber(info.peak_bytes)
   local _, late = pcall(lib.check, status, "profile")
-  lib.check(C.moth_profile_take(ctx, noted.at, noted.sizes), "profile")
-  self.noted = noted
+  lib.check(C.moth_profile_take(ctx, recorded.at, recorded.sizes), "profile")
+  self.recorded = recorded
   if status < 0 then error(late, 0) end
 end
 
@@ -383,11 +383,11 @@ end
 define.takes(profiler.schedule, parse_schedule)
 
 -- The events, if there are any.
-local function noted_of(self, fname)
-  if not self.noted then
+local function recorded_of(self, fname)
+  if not self.recorded then
     errors.raise(fname .. ": the profile has not ended; call :stop() first", "E_STATE")
   end
-  return self.noted
+  return self.recorded
 end
 
 local parse_averages = define.signature("key_averages", {
@@ -411,7 +411,7 @@ local parse_averages = define.signature("key_averages", {
 -- @param group_by              "op", "module" (needs with_modules) or "line" (needs with_stack)
 function Profile:key_averages(...)
   local by_shape, stack, by = parse_averages(...)
-  local noted = noted_of(self, "key_averages")
+  local recorded = recorded_of(self, "key_averages")
   local function want(option, why)
     if not self[option] then
       errors.argument("key_averages", why, ("was not recorded: create the profile with %s = true")
@@ -422,7 +422,7 @@ function Profile:key_averages(...)
   if stack > 0 then want("with_stack", "group_by_stack_n") end
   if by == "module" then want("with_modules", "group_by") end
   if by == "line" then want("with_stack", "group_by") end
-  return (require("moth.profiler.averages").of(self, noted, by_shape, stack > 0, by))
+  return (require("moth.profiler.averages").of(self, recorded, by_shape, stack > 0, by))
 end
 
 define.takes(Profile.key_averages, parse_averages)
@@ -432,7 +432,7 @@ define.takes(Profile.key_averages, parse_averages)
 -- kind ("op", "gradient", "engine", "range" or "module"), input_shapes and line. Times are
 -- microseconds from the start of the profile.
 function Profile:events()
-  return (require("moth.profiler.averages").events(noted_of(self, "events")))
+  return (require("moth.profiler.averages").events(recorded_of(self, "events")))
 end
 
 --- Writes the events as a file that ui.perfetto.dev and chrome://tracing show as a time line.
@@ -441,12 +441,12 @@ function Profile:export_chrome_trace(path)
   if type(path) ~= "string" then
     errors.refuse("export_chrome_trace", "path", "a string is needed", path, "E_TYPE")
   end
-  require("moth.profiler.trace")(noted_of(self, "export_chrome_trace"), path)
+  require("moth.profiler.trace")(recorded_of(self, "export_chrome_trace"), path)
 end
 
 --- The ops sorted by their self time.
 function Profile:__tostring()
-  if not self.noted then
+  if not self.recorded then
     return "profile (" .. (self.state and "active" or "not started") .. ")"
   end
   return (self:key_averages():table {sort_by = "self_cpu_time_total", row_limit = 20})
@@ -455,7 +455,7 @@ end
 class.guard(Profile, "prof")
 
 local FIELDS = {"time", "peak_bytes", "dropped"} -- nil until it has ended
-local unset = {state = true, noted = true, range = true, action = true, schedule = true,
+local unset = {state = true, recorded = true, range = true, action = true, schedule = true,
                on_trace_ready = true}
 for _, name in ipairs(FIELDS) do unset[name] = true end
 

@@ -26,17 +26,17 @@ local function lane_name(tid, name)
 end
 
 -- Calls put(line) for each event of the file.
-local function each_line(noted, put)
-  local at, name = noted.at, averages.namer(noted)
+local function each_line(recorded, put)
+  local at, name = recorded.at, averages.namer(recorded)
   local devices = {}
   put(lane_name(0, "CPU"))
-  for i = 0, noted.n - 1 do
+  for i = 0, recorded.n - 1 do
     local e = at[i]
     local shown, args = text_of(name(i)), {}
-    local kind = averages.kind(noted, i)
-    local shapes = averages.shapes(noted, i)
+    local kind = averages.kind(recorded, i)
+    local shapes = averages.shapes(recorded, i)
     if shapes then args[#args + 1] = '"shapes":' .. json.string(shapes) end
-    if e.line > 0 then args[#args + 1] = '"line":' .. text_of(noted.lines[e.line]) end
+    if e.line > 0 then args[#args + 1] = '"line":' .. text_of(recorded.lines[e.line]) end
     if e.status < 0 then
       args[#args + 1] = '"error":' .. json.string(ffi.string(C.moth_error_name(e.status)))
     end
@@ -59,9 +59,9 @@ local function each_line(noted, put)
 end
 
 --- Writes the file; an error leaves no partial file.
-return function(noted, path)
+return function(recorded, path)
   local pieces = {'{"displayTimeUnit":"ms","traceEvents":['}
-  each_line(noted, function(line)
+  each_line(recorded, function(line)
     pieces[#pieces + 1] = (#pieces == 1 and "\n" or ",\n") .. line
   end)
   pieces[#pieces + 1] = "\n]}\n"

@@ -7,7 +7,7 @@ local system = require "moth.base.system"
 
 local history = {}
 
-local MOST = 2000 -- lines that are kept
+local MAX_LINES = 2000 -- lines that are kept
 
 --- A path in the user's folders: $XDG_<kind>_HOME/moth/<name>, or its default; nil without a home.
 function history.path(kind, fallback, name)
@@ -35,8 +35,8 @@ function history.open()
   elseif path then
     make_way(path)
   end
-  local long = #lines >= 2 * MOST
-  if #lines > MOST then lines = {unpack(lines, #lines - MOST + 1)} end
+  local long = #lines >= 2 * MAX_LINES
+  if #lines > MAX_LINES then lines = {unpack(lines, #lines - MAX_LINES + 1)} end
   file = path and long and io.open(path, "w")
   if file then
     file:write(table.concat(lines, "\n"), "\n")

@@ -10,7 +10,7 @@ local machine = require "moth.base.machine"
 
 local show = {}
 
-local MOST, DEEPEST = 60, 4 -- entries of a table, levels of nested tables
+local MAX_ENTRIES, MAX_DEPTH = 60, 4 -- entries of a table, levels of nested tables
 local WIDEST = 200          -- columns: longer lines are hard to read
 
 -- The width of the terminal.
@@ -39,7 +39,7 @@ local function inner(value, path)
   elseif is_plain(value) then
     local n = size(value)
     if n == 0 then return "{}" end
-    if path and #path < DEEPEST and not path[value] then
+    if path and #path < MAX_DEPTH and not path[value] then
       local parts = entries(value, path)
       local text = "{" .. table.concat(parts, ", ") .. "}"
       if #text <= width() - 2 * #path and not text:find("\n", 1, true) then return text end
@@ -70,13 +70,13 @@ function entries(t, path)
   local parts, keys, n = {}, {}, #t
   path = {t, unpack(path)}
   for _, outer in ipairs(path) do path[outer] = true end
-  for i = 1, math.min(n, MOST) do parts[i] = inner(t[i], path) end
+  for i = 1, math.min(n, MAX_ENTRIES) do parts[i] = inner(t[i], path) end
   for key in pairs(t) do
     local in_list = type(key) == "number" and key >= 1 and key <= n and key % 1 == 0
     if not in_list then keys[#keys + 1] = key end
   end
   table.sort(keys, before)
-  for i = 1, math.min(#keys, MOST - #parts) do
+  for i = 1, math.min(#keys, MAX_ENTRIES - #parts) do
     parts[#parts + 1] = key_text(keys[i]) .. inner(t[keys[i]], path)
   end
   local more = n + #keys - #parts

@@ -90,9 +90,9 @@ end
 -- Nested lists of the shown values, with false for a gap. `all` collects the values in one list.
 local function gather(x, info, sizes, summarise, all)
   local ndim, code = #sizes, info.dtype
-  local buffer, room = ffi.new "moth_slot[64]", 64
+  local buffer, capacity = ffi.new "moth_slot[64]", 64
   local function values(first, count)
-    if count > room then buffer, room = lib.slots(count), count end
+    if count > capacity then buffer, capacity = lib.slots(count), count end
     lib.check(C.moth_read(lib.ctx, x, first, count, buffer), "tostring")
     local list = {}
     for i = 0, count - 1 do

@@ -337,14 +337,14 @@ end
 
 -- Makes a separate value of a differentiated tensor for each sample, so that gradients stay
 -- separate.
-local function goal(self, x)
+local function separate(self, x)
   check_origin(self, x)
   return self:batched(x) or stop()
 end
 
 local function run_grad(self, entry)
   local options, outputs, inputs, grads = entry.options, {}, {}, {}
-  for i, x in ipairs(entry.inputs) do inputs[i] = goal(self, x) end
+  for i, x in ipairs(entry.inputs) do inputs[i] = separate(self, x) end
   local batched = options.is_grads_batched
   for i, y in ipairs(entry.outputs) do
     check_origin(self, y)
