@@ -16,7 +16,7 @@ local waiting = parameter.waiting
 
 local function moth() return require "moth" end
 
-errors.tells(function(x)
+errors.add_explainer(function(x)
   return waiting[x] or nil
 end)
 

@@ -181,7 +181,7 @@ function errors.attach(library, context) C, ctx = library, context end
 
 --- Adds a function(handle) that returns the reason why a tensor cannot be used now, such as where
 -- it was released, or nil.
-function errors.explainers(fn) explainers[#explainers + 1] = fn end
+function errors.add_explainer(fn) explainers[#explainers + 1] = fn end
 
 local function explained(x)
   for i = 1, type(x) == "cdata" and #explainers or 0 do

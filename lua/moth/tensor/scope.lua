@@ -32,7 +32,7 @@ local function info_of(fn)
   return type(fn) == "function" and getinfo(fn, "S") or nil
 end
 
-errors.tells(function(x)
+errors.add_explainer(function(x)
   if not ffi.istype(lib.Handle, x) or C.moth_alive(ctx, x) == 1 then return nil end
   local id = C.moth_died_in(ctx, x)
   if id == 0 then return nil end
