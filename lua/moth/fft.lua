@@ -57,7 +57,7 @@ local function sized(fname, arg, x, d, n)
   local more = n - x:size(d)
   if more == 0 then return x end
   local sides = 2 * (x:dim() - d + 1)
-  return (ops.pad(x, lib.filled(sides, 0, sides, more)))
+  return ops.pad(x, lib.filled(sides, 0, sides, more))
 end
 
 local function factor(norm, n, inverse)
@@ -71,10 +71,10 @@ local function transform(fname, arg, kind, inverse, x, n, d, scale)
   if kind == "c2r" then
     n = n or 2 * (x:size(d) - 1)
     x = sized(fname, arg, x, d, n < 1 and n or math.floor(n / 2) + 1)
-    return (op(x, n, d, inverse, scale))
+    return op(x, n, d, inverse, scale)
   end
   if n then x = sized(fname, arg, x, d, n) end
-  return (op(x, d, inverse, scale))
+  return op(x, d, inverse, scale)
 end
 
 local function length_of(kind, x, n, d)
@@ -109,7 +109,7 @@ local function single(name, kind, inverse, doc)
     run = function(x, n, dim, norm)
       local d = position(name, x, dim, dimensions(name, x, kind))
       local scale = factor(norm, math.max(1, length_of(kind, x, n, d)), inverse)
-      return (transform(name, "n", kind, inverse, x, n, d, scale))
+      return transform(name, "n", kind, inverse, x, n, d, scale)
     end,
   }
 end
@@ -262,7 +262,7 @@ local function shift(name, doc, back)
         shifts[k] = back and size - middle(size) or middle(size)
       end
       if #dims == 0 then return x:clone() end
-      return (ops.roll(x, shifts, dims))
+      return ops.roll(x, shifts, dims)
     end,
   }
 end
@@ -286,7 +286,7 @@ fft.abs = define {
   args = {Z}, scoped = true,
   run = function(x)
     dimensions("abs", x, "c2c", 0)
-    return (ops.norm_p(x, 2, {-1}))
+    return ops.norm_p(x, 2, {-1})
   end,
 }
 
@@ -296,7 +296,7 @@ fft.angle = define {
   examples = "moth.randn(3, 2)", args = {Z}, scoped = true,
   run = function(x)
     local re, im = parts("angle", x)
-    return (ops.atan2(im, re))
+    return ops.atan2(im, re)
   end,
 }
 
@@ -309,7 +309,7 @@ fft.mul = define {
     local a, b = parts("mul", x)
     local c, d = parts("mul", y)
     local re, im = (a * c):addcmul_(b, d, {value = -1}), (a * d):addcmul_(b, c)
-    return (ops.stack({re, im}, -1))
+    return ops.stack({re, im}, -1)
   end,
 }
 
@@ -320,7 +320,7 @@ fft.polar = define {
   args = {{"tensor", "abs", "lengths"}, {"tensor", "angle", "angles, in radians"}},
   scoped = true,
   run = function(length, angle)
-    return (ops.stack({length * angle:cos(), length * angle:sin()}, -1))
+    return ops.stack({length * angle:cos(), length * angle:sin()}, -1)
   end,
 }
 

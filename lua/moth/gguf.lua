@@ -30,33 +30,33 @@ local function cut(x, from, n) return x:narrow(2, from + 1, n) end
 
 -- 16-bit floats at a byte offset of each block, (n, 1).
 local function half(x, from)
-  return (bytes.as(cut(x, from, 2):contiguous(), "float16", {x:size(1), 1}, 0, "gguf"):float())
+  return bytes.as(cut(x, from, 2):contiguous(), "float16", {x:size(1), 1}, 0, "gguf"):float()
 end
 
 local function signed(x, from, n)
-  return (bytes.as(cut(x, from, n):contiguous(), "int8", {x:size(1), n}, 0, "gguf"):float())
+  return bytes.as(cut(x, from, n):contiguous(), "int8", {x:size(1), n}, 0, "gguf"):float()
 end
 
-local function low(x) return (x:bitwise_and(15)) end
-local function high(x) return (x:bitwise_right_shift(4)) end
+local function low(x) return x:bitwise_and(15) end
+local function high(x) return x:bitwise_right_shift(4) end
 
 -- 32 4-bit numbers from 16 bytes: the low nibbles, then the high nibbles.
 local function nibbles(x, from)
   local q = cut(x, from, 16)
-  return (ops.cat({low(q), high(q)}, 2))
+  return ops.cat({low(q), high(q)}, 2)
 end
 
 -- 32 5-bit numbers: 4 bytes with the fifth bits, then nibbles.
 local function fives(x, from)
   local places = ops.arange(0, 8, 1, {dtype = dtypes.uint8})
   local top = cut(x, from, 4):unsqueeze(3):bitwise_right_shift(places):bitwise_and(1)
-  return (nibbles(x, from + 4):bitwise_or(top:reshape(-1, 32):bitwise_left_shift(4)))
+  return nibbles(x, from + 4):bitwise_or(top:reshape(-1, 32):bitwise_left_shift(4))
 end
 
 -- Scales and minima of the 8 parts of a Q4_K or Q5_K block: 6 bits each, from 12 bytes.
 local function six_bits(x)
   local a, b, c = cut(x, 4, 4), cut(x, 8, 4), cut(x, 12, 4)
-  local function top(y) return (y:bitwise_right_shift(6):bitwise_left_shift(4)) end
+  local function top(y) return y:bitwise_right_shift(6):bitwise_left_shift(4) end
   local scales = ops.cat({a:bitwise_and(63), low(c):bitwise_or(top(a))}, 2)
   local minima = ops.cat({b:bitwise_and(63), high(c):bitwise_or(top(b))}, 2)
   return scales:float(), minima:float()
@@ -67,7 +67,7 @@ end
 local function layers(x, from, n, bits)
   local shifts = ops.arange(0, 8, bits, {dtype = dtypes.uint8}):view(-1, 1)
   local q = cut(x, from, n):reshape(x:size(1), -1, 1, 32)
-  return (q:bitwise_right_shift(shifts):bitwise_and(2 ^ bits - 1))
+  return q:bitwise_right_shift(shifts):bitwise_and(2 ^ bits - 1)
 end
 
 -- Blocks of 256 numbers in equal parts: q (n, 256) times scale (n, parts), minus the minimum (n,
@@ -76,7 +76,7 @@ local function scaled(q, scales, minima)
   local n, parts = scales:size(1), scales:size(2)
   local y = q:float():view(n, parts, -1) * scales:unsqueeze(3)
   if minima then y = y - minima:unsqueeze(3) end
-  return (y:view(n, 256))
+  return y:view(n, 256)
 end
 
 local function q2_k(x)
@@ -315,7 +315,7 @@ local function read_tensor(self, t, dtype, fname)
       "E_DTYPE")
   end
   if t.nbytes == 0 then -- Its offset may be after the end.
-    return (ops.zeros(t.shape, t.blocks and (dtype or dtypes.float32) or dtypes[t.row.dtype]))
+    return ops.zeros(t.shape, t.blocks and (dtype or dtypes.float32) or dtypes[t.row.dtype])
   end
   local from = self.start + t.offset
   if not t.blocks then return self.file:tensor(t.row.dtype, t.shape, from) end

@@ -130,7 +130,7 @@ end
 
 local function with_values(x, f, ...)
   local rows, values = sparse.parts(x)
-  return (make(rows, f(values, ...), x:size(1), coalesced(x, "sparse")))
+  return make(rows, f(values, ...), x:size(1), coalesced(x, "sparse"))
 end
 
 for name in ("clone neg cast"):gmatch "%S+" do
@@ -283,7 +283,7 @@ sparse.sparse_coo_tensor = define {
     local rows = indices[1]:to(values.device)
     local n = size_of(rows, values, size)
     if lib.capture and not rows.is_cuda then rows = rows:clamp(1, math.max(n, 1)) end
-    return (make(ops.to_index(rows), values, n, is_coalesced))
+    return make(ops.to_index(rows), values, n, is_coalesced)
   end,
 }
 

@@ -173,7 +173,7 @@ testing.make_tensor = define {
       errors.argument("make_tensor", "low", ("a number below high (%g) is needed, got %g"):format(
         high, low), "E_DOMAIN")
     end
-    if not floating then return (moth.randint(low, high, shape, {device = device}):to(dtype)) end
+    if not floating then return moth.randint(low, high, shape, {device = device}):to(dtype) end
     local x = moth.empty(shape, {dtype = dtype, device = device}):uniform_(low, high)
     return requires_grad and x:requires_grad_() or x
   end,

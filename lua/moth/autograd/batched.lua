@@ -42,7 +42,7 @@ local function stacked(list, size, input)
   for k = 1, size do
     if type(list[k]) == "nil" then list[k] = ops.zeros_like(found) end
   end
-  return (ops.stack(list, 1))
+  return ops.stack(list, 1)
 end
 
 -- Row k of each of the gradients.

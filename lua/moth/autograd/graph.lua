@@ -176,7 +176,7 @@ graph.save_on_cpu = define {
     end
     local function unpack_copy(value)
       if istensor(value) then return value end
-      return (value[1]:to(value[2], {non_blocking = pin_memory}))
+      return value[1]:to(value[2], {non_blocking = pin_memory})
     end
     return with_hooks(pack, unpack_copy, f)
   end,

@@ -67,7 +67,7 @@ local function find_part(r)
   if not noted or noted.parts == noted.sight.parts then return nil end
   local same, module, name = noted.same(noted)
   if same then return nil end
-  if not HOOKS[name] then return (replaced(module, name)) end
+  if not HOOKS[name] then return replaced(module, name) end
   return "the forward, or a hook, of " .. class.typename(module) .. " has changed"
 end
 
@@ -89,9 +89,9 @@ local function find_outside(r)
   if row.field == "training" then
     return ("`training` of a module that ran is %s now"):format(tostring(row.module.training)), true
   elseif row.field then
-    return (replaced(row.module, row.field))
+    return replaced(row.module, row.field)
   elseif row.module then
-    return (replaced(row.module, row.key))
+    return replaced(row.module, row.key)
   end
   now = row.kind == "count" and "another number" or errors.describe(now)
   local before = errors.describe(row.value)

@@ -128,7 +128,7 @@ end
 
 local function ended(p, value)
   if p.again or not istensor(value) then return value end
-  return (value:detach())
+  return value:detach()
 end
 
 -- The gradients of outputs, in the form of the arguments; zeros for inputs without a gradient.

@@ -113,7 +113,7 @@ local function joined(list, dim, f)
   return out
 end
 
-local function stacked_along(list, dim) return (ops.stack(list, dim)) end
+local function stacked_along(list, dim) return ops.stack(list, dim) end
 
 -- The results of all samples (packed lists), combined to one value for each result.
 local function combined(all, out_dims, f)

@@ -39,7 +39,7 @@ local function one_input(value, dtype, i)
     errors.argument("summary", "input", ("a size such as {2, 1, 28, 28} or a tensor is " ..
       "needed%s, got %s"):format(i and " as number " .. i or "", errors.describe(value)), "E_TYPE")
   end
-  return (moth.ones(value, {dtype = dtype or moth.get_default_dtype()}))
+  return moth.ones(value, {dtype = dtype or moth.get_default_dtype()})
 end
 
 local function inputs_of(input, dtype)

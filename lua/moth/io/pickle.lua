@@ -66,7 +66,7 @@ local function line(self)
   if not self.code then
     local list = {}
     repeat list[#list + 1] = take(self, 1) until list[#list] == "\n"
-    return (table.concat(list, "", 1, #list - 1))
+    return table.concat(list, "", 1, #list - 1)
   end
   local stop = self.code:find("\n", self.at, true)
   if not stop then refuse(self, "is broken: its pickle ends too early") end

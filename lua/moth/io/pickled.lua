@@ -148,8 +148,8 @@ local function elements(self, kind, bytes, shape, what)
   if type(bytes) ~= "string" or #bytes ~= count * width then
     refuse(self, ("holds %s in an unknown way"):format(what))
   end
-  if #bytes == 0 then return (moth.zeros(shape, {dtype = moth[kind.name or "int64"]})) end
-  if kind.name then return (moth.frombuffer(bytes, moth[kind.name]):view(shape)) end
+  if #bytes == 0 then return moth.zeros(shape, {dtype = moth[kind.name or "int64"]}) end
+  if kind.name then return moth.frombuffer(bytes, moth[kind.name]):view(shape) end
   local x, target = foreign.convert(moth.frombuffer(bytes, moth.uint8), kind.format, shape)
   if not x then return unread(self, ("%s of %s %s"):format(what, kind.format, target)) end
   self:note(("%s of %s is loaded as %s"):format(what, kind.format, target))
@@ -193,7 +193,7 @@ local function array(self, state)
   local x = elements(self, kind, state[5], sizes, "a NumPy array")
   if not require("moth.binding.lib").istensor(x) or state[4] ~= true then return x end
   for d = #dims + 1, x:dim() do dims[d] = d end -- the dimension of the pairs
-  return (x:permute(dims):contiguous())
+  return x:permute(dims):contiguous()
 end
 
 -- ---- attributes ----

@@ -60,7 +60,7 @@ local function read_tensor(self, element)
   local size, stride, offset = longs(self, ndim), longs(self, ndim), self.file:int(8)
   local data = self:value()
   if data == nil or ndim == 0 then
-    return (ops.empty({0}, dtypes[element], self.device))
+    return ops.empty({0}, dtypes[element], self.device)
   end
   local last, empty, numel = offset - 1, false, 1
   for d = 1, ndim do
@@ -74,11 +74,11 @@ local function read_tensor(self, element)
   if numel > 2 ^ 52 then self.file:refuse "is broken: a tensor has impossible sizes" end
   local known = self.storages[data]
   if known ~= element then self.file:refuse "is broken: a tensor without its storage" end
-  if empty then return (ops.empty(size, dtypes[element], self.device)) end
+  if empty then return ops.empty(size, dtypes[element], self.device) end
   if type(offset) ~= "number" or offset < 1 or last >= data:numel() then
     self.file:refuse "is broken: a tensor reaches beyond its storage"
   end
-  return (data:as_strided(size, stride, data:storage_offset() + offset - 1))
+  return data:as_strided(size, stride, data:storage_offset() + offset - 1)
 end
 
 local function read_table(self, target)

@@ -187,7 +187,7 @@ end
 
 -- Sums round differently, so compare them with a tolerance.
 local function near(a, b)
-  return (bind.ops.isclose(a, b, {rtol = 0.02, atol = 0.02, equal_nan = true}):all():item())
+  return bind.ops.isclose(a, b, {rtol = 0.02, atol = 0.02, equal_nan = true}):all():item()
 end
 
 -- Checks that the programs return the values of autograd for the traced tensors; with a tolerance

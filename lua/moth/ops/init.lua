@@ -26,7 +26,7 @@ end
 -- x1, y1, x2, y2 of boxes, each without the last dimension.
 local function sides(fname, name, boxes, list)
   check_boxes(fname, name, boxes, list)
-  return (boxes:unbind(-1))
+  return boxes:unbind(-1)
 end
 
 -- Products of narrow dtypes overflow: half types become f32 first, integers int32.
@@ -91,7 +91,7 @@ detection.box_convert = define {
     elseif from == "cxcywh" then a, b, c, d = a - c / 2, b - d / 2, a + c / 2, b + d / 2 end
     if to == "xywh" then c, d = c - a, d - b
     elseif to == "cxcywh" then a, b, c, d = (a + c) / 2, (b + d) / 2, c - a, d - b end
-    return (ops.stack({a, b, c, d}, -1))
+    return ops.stack({a, b, c, d}, -1)
   end,
 }
 
@@ -110,7 +110,7 @@ detection.clip_boxes_to_image = define {
     end
     local s = sides("clip_boxes_to_image", "boxes", boxes)
     for i = 1, 4 do s[i] = s[i]:clamp(0, size[i % 2 == 1 and 2 or 1]) end
-    return (ops.stack(s, -1))
+    return ops.stack(s, -1)
   end,
 }
 
@@ -126,7 +126,7 @@ detection.remove_small_boxes = define {
   run = function(boxes, least)
     local s = sides("remove_small_boxes", "boxes", boxes, true)
     local large = (s[3] - s[1]):ge(least):logical_and((s[4] - s[2]):ge(least))
-    return (large:nonzero():squeeze(-1))
+    return large:nonzero():squeeze(-1)
   end,
 }
 
@@ -235,7 +235,7 @@ detection.masks_to_boxes = define {
       errors.refuse("masks_to_boxes", "masks", "(N, H, W) is needed", masks, "E_SHAPE")
     end
     if masks:numel() == 0 then
-      return (ops.zeros({0, 4}, dtype.by_name.float32, masks.device))
+      return ops.zeros({0, 4}, dtype.by_name.float32, masks.device)
     end
     local mask = masks:ne(0)
     local function ends(some) -- (N, size)
@@ -271,7 +271,7 @@ local function box_loss(name, doc, more)
       local both, all, w, h = overlap(a, b)
       local iou = both / (all + eps)
       if reduction == "mean" and iou:numel() == 0 then reduction = "sum" end -- 0, not NaN
-      return (reduced(1 - iou + more(a, b, iou, all, w, h, eps), reduction))
+      return reduced(1 - iou + more(a, b, iou, all, w, h, eps), reduction)
     end,
   }
 end
@@ -323,7 +323,7 @@ detection.sigmoid_focal_loss = define {
     local loss = ops.binary_cross_entropy_with_logits(inputs, targets, {reduction = "none"})
     loss = loss * (1 - p * targets - (1 - p) * (1 - targets)) ^ gamma
     if alpha >= 0 then loss = loss * (targets * (2 * alpha - 1) + (1 - alpha)) end
-    return (reduced(loss, reduction))
+    return reduced(loss, reduction)
   end,
 }
 
@@ -362,7 +362,7 @@ detection.nms = define {
   args = {BOXES, SCORES, THRESHOLD},
   scoped = true,
   run = function(boxes, scores, threshold)
-    return (suppress("nms", boxes, scores, nil, threshold))
+    return suppress("nms", boxes, scores, nil, threshold)
   end,
 }
 
@@ -384,7 +384,7 @@ detection.batched_nms = define {
         whole and "E_SHAPE" or "E_DTYPE")
     end
     if idxs:numel() > 0 then idxs = idxs:long() - idxs:min() + 1 end -- classes count from 1
-    return (suppress("batched_nms", boxes, scores, idxs:long(), threshold))
+    return suppress("batched_nms", boxes, scores, idxs:long(), threshold)
   end,
 }
 

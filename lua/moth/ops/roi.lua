@@ -33,7 +33,7 @@ local function joined(fname, list)
     end
     parts[i] = ops.cat({ops.full({boxes:size(1), 1}, i, boxes.dtype, boxes.device), boxes}, 2)
   end
-  return (ops.cat(parts, 1))
+  return ops.cat(parts, 1)
 end
 
 -- The input and the boxes in the computation's dtype, each box as columns: image (from 0), sides.
@@ -116,7 +116,7 @@ end
 
 local function aligned_means(rows, base, where, size, ratio, height, width)
   if where.x:numel() == 0 then
-    return (ops.zeros({0, size[1], size[2], rows:size(2)}, rows.dtype, rows.device))
+    return ops.zeros({0, size[1], size[2], rows:size(2)}, rows.dtype, rows.device)
       + rows:sum() * 0
   end
   if ratio > 0 then return means(rows, base, where, size, ratio, ratio, height, width) end
@@ -153,7 +153,7 @@ roi.roi_align = define {
                    h = h / size[1]}
     local y = aligned_means(sample.flat(x, 1), (images * (height * width)):view(-1, 1, 1), where,
       size, ratio, height, width)
-    return (y:permute(1, 4, 2, 3):contiguous():to(input.dtype))
+    return y:permute(1, 4, 2, 3):contiguous():to(input.dtype)
   end,
 }
 
@@ -194,7 +194,7 @@ roi.ps_roi_align = define {
     local where = {x = x1 * scale - 0.5, y = y1 * scale - 0.5, w = (x2 - x1) * scale / size[2],
                    h = (y2 - y1) * scale / size[1]}
     local y = aligned_means(rows, base, where, size, ratio, x:size(3), x:size(4))
-    return (y:permute(1, 4, 2, 3):contiguous():to(input.dtype))
+    return y:permute(1, 4, 2, 3):contiguous():to(input.dtype)
   end,
 }
 
@@ -251,7 +251,7 @@ roi.roi_pool = define {
     local kept = ops.where(inside:unsqueeze(-1):logical_or(some:logical_not()), values, -math.huge)
     local y = (require("moth").max(kept, 4))
     y = y:masked_fill(some:squeeze(4):logical_not(), 0)
-    return (y:permute(1, 4, 2, 3):contiguous():to(input.dtype))
+    return y:permute(1, 4, 2, 3):contiguous():to(input.dtype)
   end,
 }
 
@@ -276,7 +276,7 @@ roi.ps_roi_pool = define {
     local values, inside = cell_elements(rows, base, {top, left}, extent, size, x, 1)
     local share = inside:to(x.dtype):unsqueeze(-1)
     local y = (values * share):sum(4) / share:sum(4):clamp_min(1)
-    return (y:permute(1, 4, 2, 3):contiguous():to(input.dtype))
+    return y:permute(1, 4, 2, 3):contiguous():to(input.dtype)
   end,
 }
 

@@ -25,7 +25,7 @@ local function cast(x, dtype, copy, device, non_blocking, format)
   if copy and not moves and not turns then return ops.clone(x, format or "preserve_format") end
   if turns then x = ops.cast(x, dtypes.by_code[dtype]) end
   if moves then x = ops.to_device(x, devices.by_code[device], non_blocking) end
-  if format and format ~= "preserve_format" then return (ops.contiguous(x, format)) end
+  if format and format ~= "preserve_format" then return ops.contiguous(x, format) end
   return x
 end
 

@@ -296,7 +296,7 @@ create.as_tensor = define {
   },
   run = function(data, dtype, device)
     if not istensor(data) then
-      return (placed(create.convert("as_tensor", data, code_of(dtype)), device))
+      return placed(create.convert("as_tensor", data, code_of(dtype)), device)
     end
     if dtype ~= nil and code_of(dtype) ~= lib.inspect(data).dtype then
       data = ops.cast(data, dtype)
@@ -349,10 +349,10 @@ local function new_like(name, doc, example, fill)
       .. "requires_grad = true}"):format(example, example),
     args = rows,
     run = fill and function(input, size, value, dtype, device, requires_grad)
-      local function full(kind, place) return (op(size, value, kind, place)) end
+      local function full(kind, place) return op(size, value, kind, place) end
       return (made(full, input, requires_grad, dtype, device))
     end or function(input, size, dtype, device, requires_grad)
-      local function plain(kind, place) return (op(size, kind, place)) end
+      local function plain(kind, place) return op(size, kind, place) end
       return (made(plain, input, requires_grad, dtype, device))
     end,
   }

@@ -100,7 +100,7 @@ types.promote_types = define {
   examples = "moth.int32, moth.float16",
   outputs = "dtype",
   args = {{"dtype", "type1", "a dtype"}, {"dtype", "type2", "another one"}},
-  run = function(type1, type2) return (common(empty(type1), empty(type2))) end,
+  run = function(type1, type2) return common(empty(type1), empty(type2)) end,
 }
 
 -- A tensor or number with the operand's dtype, without its elements.
@@ -123,7 +123,7 @@ types.result_type = define {
   outputs = "dtype",
   args = {{"any", "tensor1", "a tensor or a number"}, {"any", "tensor2", "a tensor or a number"}},
   run = function(tensor1, tensor2)
-    return (common(like("tensor1", tensor1), like("tensor2", tensor2)))
+    return common(like("tensor1", tensor1), like("tensor2", tensor2))
   end,
 }
 

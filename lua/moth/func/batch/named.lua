@@ -133,14 +133,14 @@ local function as_matrix(replay, x, rank, column)
     while #shape < rank do table.insert(shape, 1, 1) end
     table.insert(shape, 1, replay.size)
   end
-  return (ops.reshape(y or replay:value(x), shape))
+  return ops.reshape(y or replay:value(x), shape)
 end
 
 local function product(replay, a, b)
   local na, nb = replay:facts(a).ndim, replay:facts(b).ndim
   if na == 0 or nb == 0 then return nil end
   local rank = math.max(na, nb, 2)
-  return (ops.matmul(as_matrix(replay, a, rank, false), as_matrix(replay, b, rank, true)))
+  return ops.matmul(as_matrix(replay, a, rank, false), as_matrix(replay, b, rank, true))
 end
 
 local function of_two(one, other)
@@ -162,7 +162,7 @@ function named.outer(replay, entry, meta)
     local n, y = replay:facts(x).shape[1], replay:batched(x)
     local shape = column and {n, 1} or {1, n}
     if y then table.insert(shape, 1, replay.size) end
-    return (ops.reshape(y or replay:value(x), shape))
+    return ops.reshape(y or replay:value(x), shape)
   end
   return {(ops.mul(side(a, true), side(b, false)))}
 end
@@ -171,7 +171,7 @@ local function scaled(x, arg, entry)
   local kind, slots = tonumber(entry.slots[arg.slot].integer), entry.slots
   local value = tonumber(kind == 0 and slots[arg.slot + 1].number or slots[arg.slot + 1].integer)
   if value == 1 then return x end
-  return (ops.mul(x, value))
+  return ops.mul(x, value)
 end
 
 -- beta * input + alpha * (one @ other)
@@ -254,7 +254,7 @@ local function rows_of(replay, x, index, d, shape)
   local full, ones = {replay.size, unpack(shape)}, {replay.size}
   local at = replay:whole(index)
   for k = 1, #shape do ones[k + 1] = k == d + 1 and shape[k] or 1 end
-  return (ops.gather(replay:whole(x), d + 2, ops.add(ops.expand(ops.reshape(at, ones), full), 1)))
+  return ops.gather(replay:whole(x), d + 2, ops.add(ops.expand(ops.reshape(at, ones), full), 1))
 end
 
 function named.index_select(replay, entry, meta)

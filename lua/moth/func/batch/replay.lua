@@ -32,7 +32,7 @@ local function facts_from(t)
           version = tonumber(t.version)}
 end
 
-local function inspect(x) return (look.several(x, "vmap", facts_from)) end
+local function inspect(x) return look.several(x, "vmap", facts_from) end
 
 --- The metadata of a logged tensor in the first sample.
 function Replay:facts(x)
