@@ -49,8 +49,8 @@ static int run(moth_ctx *ctx, int dtype, const moth_strips *l, const void *j, mo
   const double cost = (double)l->n * (dtype == MOTH_F32 ? 0.4 : 8);
   const int64_t blocks = (l->inner + COLUMNS - 1) / COLUMNS,
                 wide = l->inner < COLUMNS ? l->inner : COLUMNS;
-  const int64_t items = l->outer * blocks, lanes = l->outer * l->inner;
-  if ((double)lanes * cost < 1000) work(0, items, 0, j);
+  const int64_t items = l->outer * blocks, strips = l->outer * l->inner;
+  if ((double)strips * cost < 1000) work(0, items, 0, j);
   else return moth_parallel(ctx, items, 1, cost * (double)wide, work, j);
   return MOTH_OK;
 }
@@ -58,13 +58,13 @@ static int run(moth_ctx *ctx, int dtype, const moth_strips *l, const void *j, mo
 int moth_softmax(moth_ctx *ctx, int dtype, const moth_strips *l, bool logarithm, const void *x,
                  void *y) {
   softmax_job j = {l->n, l->inner, logarithm, x, NULL, y};
-  return run(ctx, dtype, l, &j, BEST(lanes));
+  return run(ctx, dtype, l, &j, BEST(strips));
 }
 
 int moth_softmax_back(moth_ctx *ctx, int dtype, const moth_strips *l, bool logarithm,
                       const void *dy, const void *y, void *dx) {
   softmax_job j = {l->n, l->inner, logarithm, y, dy, dx};
-  return run(ctx, dtype, l, &j, BEST(lanes));
+  return run(ctx, dtype, l, &j, BEST(strips));
 }
 
 int moth_logsumexp(moth_ctx *ctx, int dtype, int64_t rows, int64_t n, const void *x, void *y) {

@@ -1,6 +1,6 @@
 /* softmax_real.h -- the loops of softmax.c for one REAL and one TARGET, the attribute that chooses
-** instructions. A lane has the n elements of one (outer, inner). If inner == 1, lanes are
-** contiguous rows; else a block has up to COLUMNS neighboring lanes, whose elements are `step`
+** instructions. A strip has the n elements of one (outer, inner). If inner == 1, strips are
+** contiguous rows; else a block has up to COLUMNS neighboring strips, whose elements are `step`
 ** apart along n.
 */
 
@@ -244,8 +244,8 @@ TARGET static void NAME(block_back)(int64_t n, int64_t wide, int64_t step, bool 
     }
 }
 
-/* Items are lanes if inner == 1, else blocks of COLUMNS lanes. */
-TARGET static void NAME(lanes)(int64_t first, int64_t last, int thread, const void *arg) {
+/* Items are strips if inner == 1, else blocks of COLUMNS strips. */
+TARGET static void NAME(strips)(int64_t first, int64_t last, int thread, const void *arg) {
   const softmax_job *j = arg;
   const int64_t n = j->n, inner = j->inner, blocks = (inner + COLUMNS - 1) / COLUMNS;
   const REAL *x = j->x, *dy = j->dy;
@@ -269,7 +269,7 @@ TARGET static void NAME(lanes)(int64_t first, int64_t last, int thread, const vo
   }
 }
 
-/* -- cross entropy: the maximum and log(sum(exp(x - maximum))) of each lane -- */
+/* -- cross entropy: the maximum and log(sum(exp(x - maximum))) of each strip -- */
 
 TARGET static void NAME(row_parts)(int64_t rows, int64_t n, const REAL *x, REAL *most, REAL *rest) {
   for (int64_t k = 0; k < rows; k += SHORT_ROWS)

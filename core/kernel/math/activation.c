@@ -3,7 +3,8 @@
 
 #include "curves.h"
 
-#pragma GCC diagnostic ignored "-Wtype-limits" /* unsigned integers are never below 0 */
+/* comparisons of unsigned integers with 0 are always true or false */
+#pragma GCC diagnostic ignored "-Wtype-limits"
 
 #define LISTS(ONE, TWO, THREE) \
   ACTIVATION_CURVES(ONE) \

@@ -9,8 +9,10 @@
 #include "real_math.h"
 
 /* -- quotients and remainders --
-** Integers of every width divide as int64; MIN % -1 is 0. x / 0 and MIN / -1 were refused before,
-** yet in storage that threads share a value may have changed since: there is no trap then either.
+**
+** Integers of every width divide as int64; MIN % -1 is 0. A check has already raised for x / 0 and
+** MIN / -1. Another thread may change shared storage after the check, so these divisions must not
+** trap here either.
 */
 
 static inline int64_t rest_trunc(int64_t x, int64_t y) {
@@ -33,7 +35,7 @@ static inline int64_t rest_floor(int64_t x, int64_t y) {
 }
 
 /* The remainder has the sign of the divisor. Python's floor division is the quotient that belongs
-** to it, made whole. */
+** to this remainder, rounded to an integer. */
 #define REAL_DIVISION(name, real, wide)                                  \
   static inline real rest_##name(real x, real y) {                       \
     real r = fmod(x, y);                                                 \
@@ -49,9 +51,9 @@ static inline int64_t rest_floor(int64_t x, int64_t y) {
   }
 MOTH_EACH_FLOAT(REAL_DIVISION)
 
-/* The same of f32 by way of f64, where y is finite and the quotient below 2^28: its whole part is
-** right then, since a quotient of two f32 is no nearer to an integer that it is not than f64 can
-** tell, and what is left is exact. */
+/* fmod of f32 in f64, for finite y and |x / y| < 2^28. The truncated quotient is right: a quotient
+** of two f32 that is not an integer is too far from integers for f64 to round to one. The remainder
+** is exact. */
 static inline float fmod_near(float x, float y) {
   const double whole = trunc((double)x / (double)y);
   return moth_signed_f32(moth_abs_f32((float)((double)x - whole * (double)y)), x);
@@ -70,7 +72,7 @@ static inline float quotient_near(float x, float y) {
   return q == 0 ? moth_float_of(sign) : near;
 }
 
-/* By squaring, wrapping. A negative exponent leaves only 1, -1 and, for the rest, 0. */
+/* x^y by squaring, wrapping. For negative y the result is 1 or -1 if x is, else 0. */
 static inline int64_t power(int64_t x, int64_t y) {
   if (y < 0) return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
   uint64_t result = 1, square = (uint64_t)x;

@@ -8,11 +8,11 @@
 typedef struct moth_arith_loops { ARITH_FUNCTIONS(MOTH_MEMBER) } moth_arith_loops;
 extern const moth_arith_loops moth_arith;
 
-/* Operands that integer division refuses; the check loop sets them. */
+/* The errors of an integer division; the check loop sets them. */
 typedef struct moth_division {
   bool zero, overflow;
 } moth_division;
-/* x, y (no result); arg points at a pointer to a moth_division; integers only */
+/* Loops over x and y without a result, for integers. arg points to a pointer to a moth_division. */
 extern const moth_inner moth_division_loops[MOTH_DTYPES];
 
 #endif

@@ -1,5 +1,5 @@
-/* avx512.h -- elementwise loops for AVX-512 that are written by hand, not compiled from the
-** families' lists.
+/* avx512.h -- hand-written elementwise loops for AVX-512, for functions that are not compiled from
+** the families' lists.
 */
 #ifndef MOTH_KERNEL_AVX512_H
 #define MOTH_KERNEL_AVX512_H

@@ -1,17 +1,17 @@
-/* avx512_erf.c -- erfc for AVX-512, in explicit vectors: the loop compiled from functions.h divides
-** in f64. For 4,096 numbers it is 1.8 times as fast.
+/* avx512_erf.c -- erfc for AVX-512, in explicit vectors. For 4,096 numbers it is 1.8 times as fast
+** as the loop compiled from functions.h, which divides in f64.
 **
-** erfc(a) = Q(a) exp(-a^2). Q is 32 polynomials, eight to an octave of 1 + a. The power uses a
-** table of 2^(i / 32), and a^2 with its rounding error. Both are sums of two floats, so that the
-** product is rounded once: 0.58 units in the last place, 0.76 for denormal numbers. Only FMA fuses
-** a product with a sum (CMakeLists.txt).
+** erfc(a) = Q(a) exp(-a^2). Q has 32 polynomials, eight per octave of 1 + a. The power uses a table
+** of 2^(i / 32), and a^2 with its rounding error. Q and the power are sums of two floats, so that
+** the product is rounded once: 0.58 units in the last place, 0.76 for denormal numbers. Compilers
+** must not fuse products with sums here, except FMA (CMakeLists.txt).
 */
 #include "avx512_loop.h"
 
 #if MOTH_HAS_LEVELS
 
-/* By five bits of 1 + a: the middle of the piece, and the coefficients of Q in the distance from
-** it. The first two have a second part. */
+/* Tables by five bits of 1 + a: the middle of the piece, and the coefficients of Q in the distance
+** from the middle. The first two coefficients have a second part. */
 static const float second_low[32] = {
   4.85439777e-09f, 3.0251821e-09f, -4.29169411e-09f, -2.88516455e-09f, 6.25859753e-10f,
   -2.16245755e-09f, -3.69580166e-09f, -6.32937536e-10f, -3.22603583e-10f, -4.3744397e-10f,
@@ -82,7 +82,7 @@ static const float root_low[32] = {
   -9.23577037e-09f, -1.14150449e-08f, -1.1239278e-08f, -4.66300563e-08f, 9.84532811e-09f,
   -1.70218044e-08f};
 
-/* exp(-a^2) = (*t + *d) 2^(k / 32): returns k. */
+/* exp(-a^2) = (*t + *d) 2^(k / 32). Returns k. */
 MOTH_AVX512 INLINED vector bell_parts(vector a, vector *t, vector *d) {
   const vector square = a * a, square_low = _mm512_fmsub_ps(a, a, square);
   const vector shift = EACH(12582912.0f), whole = FMA(square, EACH(-46.1662407f), shift);
@@ -97,7 +97,8 @@ MOTH_AVX512 INLINED vector bell_parts(vector a, vector *t, vector *d) {
 }
 
 MOTH_AVX512 INLINED vector wide_erfc(vector x) {
-  const vector a = _mm512_min_ps(EACH(10.5f), _mm512_abs_ps(x)); /* where it is 0; NaN stays */
+  /* erfc is 0 from there on; NaN stays */
+  const vector a = _mm512_min_ps(EACH(10.5f), _mm512_abs_ps(x));
   const __m512i i = _mm512_srli_epi32(_mm512_castps_si512(a + EACH(1.0f)), 20);
   const vector u = a - LOOKUP(centre, i);
   vector p = FMA(LOOKUP(powers[4], i), u, LOOKUP(powers[3], i));

@@ -1,5 +1,5 @@
-/* avx512_exp.c -- exp and tanh for AVX-512, in explicit vectors: compilers do not generate its
-** instructions for powers of 2 and table lookups from plain code.
+/* avx512_exp.c -- exp and tanh for AVX-512, in explicit vectors: compilers do not generate
+** AVX-512's instructions for powers of 2 and table lookups from plain code.
 */
 #include "avx512_loop.h"
 
@@ -7,8 +7,8 @@
 
 typedef int32_t words __attribute__((vector_size(64)));
 
-/* FROM32(t, i): t[i % 32], t being two vectors. LEAST and MOST: of two, the second if that is NaN.
-** POWER(x, n): x times 2 to the whole part of n. */
+/* FROM32(t, i): t[i % 32], where t is two vectors. LEAST, MOST: of two vectors; the second if one
+** is NaN. POWER(x, n): x times 2 to the integer part of n. */
 #define NEAREST 4
 #if defined(__clang__)
 #define FROM32(t, i) __builtin_ia32_vpermi2varps512(AT(t), i, AT((t) + LANES))
@@ -23,7 +23,7 @@ typedef int32_t words __attribute__((vector_size(64)));
 #endif
 #define POWER(x, n) __builtin_ia32_scalefps512_mask(x, n, (vector){0}, ALL, NEAREST)
 
-/* As moth_full_exp_f32, except for the power of 2, which overflows and underflows by itself. */
+/* Like moth_full_exp_f32, but the instruction for the power of 2 handles overflow and underflow. */
 MOTH_AVX512 INLINED vector wide_exp(vector x) {
   const vector bound = MOST(EACH(-105.0f), LEAST(EACH(89.0f), x));
   const vector whole = bound * 1.44269504f + 12582912.0f - 12582912.0f;
@@ -36,11 +36,11 @@ MOTH_AVX512 INLINED vector wide_exp(vector x) {
   return POWER(p * (r * r) + r + 1.0f, whole);
 }
 
-/* Pieces of |x|, four to an octave from 1/16 on, by the lower bits of the exponent and the upper
-** ones of the fraction; the first reaches down to 0 and the last to 9.25, where f32 has nothing
-** below 1. Each has a place near its middle where tanh is very nearly a float, and a polynomial in
-** the distance from there, which was fitted to its least greatest error: 1 unit in the last place
-** in the first piece and 0.7 elsewhere. */
+/* Tables for pieces of |x|, four per octave from 1/16 on, indexed by the lower bits of the exponent
+** and the upper bits of the fraction. The first piece starts at 0; the last ends at 9.25, where
+** tanh rounds to 1 in f32. `places` are points near the middle of each piece where tanh is very
+** nearly a float. `powers` are polynomials in the distance from this point, with minimal greatest
+** error: 1 unit in the last place in the first piece, 0.7 in the others. */
 enum { DEGREE = 5 };
 static const float places[32] =
   {2.24957728f, 2.74952292f, 3.24937725f, 3.75070643f, 4.50029421f, 5.49858046f, 6.49897194f,

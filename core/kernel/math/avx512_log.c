@@ -1,18 +1,20 @@
-/* avx512_log.c -- log, log2, log10 and log1p for AVX-512, in explicit vectors: its instructions
-** extract exponents and mantissas, also of denormal numbers, and look up in tables. log of 4,096
-** numbers is 1.5 times as fast as the loop compiled from functions.h, the others 1.9 to 2.5 times.
+/* avx512_log.c -- log, log2, log10 and log1p for AVX-512, in explicit vectors. AVX-512 has
+** instructions that extract exponents and mantissas, also of denormal numbers, and that look up in
+** tables. log of 4,096 numbers is 1.5 times as fast as the loop compiled from functions.h, the
+** others 1.9 to 2.5 times.
 **
 ** x = 2^e m, r = c m - 1 for a c from a table: log(x) = e log(2) - log(c) + log(1 + r). Logarithms
-** of c and of 2 are sums of two floats, the first a multiple of 2^-16, so that sums of these are
-** exact. c has so few bits that r is exact too, and c is 1 next to 1. Errors are at most 0.54 units
-** in the last place. Only FMA fuses a product with a sum (CMakeLists.txt).
+** of c and of 2 are sums of two floats. The first float is a multiple of 2^-16, so that sums of
+** these are exact. c has so few bits that r is exact too, and c is 1 next to 1. Errors are at most
+** 0.54 units in the last place. Compilers must not fuse products with sums here, except FMA
+** (CMakeLists.txt).
 */
 #include "avx512_loop.h"
 
 #if MOTH_HAS_LEVELS
 
-/* By the first five bits of a mantissa from 1 to 1.5, or from 3/4 to 1, where the exponent of x is
-** one less than the e of its m: log(2) is among these. */
+/* Tables of c and -log(c), by the first five bits of a mantissa from 1 to 1.5, or from 3/4 to 1.
+** For the latter the exponent field of x is e - 1, and log(2) is included in the table. */
 static const float factor[32] = {
   1.0f, 0.953125f, 0.921875f, 0.90625f, 0.875f, 0.859375f, 0.828125f, 0.8125f, 0.796875f,
   0.765625f, 0.75f, 0.734375f, 0.71875f, 0.703125f, 0.6875f, 0.671875f, 1.3125f, 1.28125f,
@@ -33,7 +35,7 @@ static const float low[32] = {
   4.13808129e-06f, -2.42643576e-08f, -2.42643576e-08f, 6.74747889e-06f, 6.74747889e-06f,
   1.42860677e-06f};
 
-/* log(x) - *rest, of positive x */
+/* log(x) - *rest, for positive x. */
 MOTH_AVX512 INLINED vector log_parts(vector x, vector *rest) {
   const vector m = _mm512_getmant_ps(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
   const vector e = _mm512_getexp_ps(x);
@@ -49,9 +51,9 @@ MOTH_AVX512 INLINED vector log_parts(vector x, vector *rest) {
   return y;
 }
 
-/* y, log(x) where x is positive and finite, and its values elsewhere. */
+/* y for positive finite x; the values of log(x) for other x. */
 MOTH_AVX512 INLINED vector with_ends(vector y, vector x) {
-  enum { KEEP, SAME, QUIET, NONE, DOWN, UP };                   /* the result */
+  enum { KEEP, SAME, QUIET, NONE, DOWN, UP };                   /* actions */
   enum { NAN0 = 0, NAN1 = 4, ZERO = 8, LEAST = 16, MOST = 20, BELOW = 24 }; /* kinds of x */
   const int table = QUIET << NAN0 | QUIET << NAN1 | DOWN << ZERO | NONE << LEAST | UP << MOST |
                     NONE << BELOW;
@@ -64,7 +66,7 @@ MOTH_AVX512 INLINED vector wide_log(vector x) {
   return with_ends(y + rest, x);
 }
 
-/* The logarithm to another base, of which 1 / log is by + by_low. */
+/* The logarithm to another base, where 1 / log(base) is by + by_low. */
 MOTH_AVX512 INLINED vector log_by(vector x, float by, float by_low) {
   vector rest;
   const vector y = log_parts(x, &rest), z = y * EACH(by);
@@ -75,7 +77,7 @@ MOTH_AVX512 INLINED vector log_by(vector x, float by, float by_low) {
 MOTH_AVX512 INLINED vector wide_log2(vector x) { return log_by(x, 1.44269502f, 1.92596303e-08f); }
 MOTH_AVX512 INLINED vector wide_log10(vector x) { return log_by(x, 0.434294492f, -1.010305e-08f); }
 
-/* log(u) + log(1 + d / u) of u + d = 1 + x; near 0 a series. */
+/* log(1 + x) = log(u) + log(1 + d / u), where u + d = 1 + x; near 0 a series. */
 MOTH_AVX512 INLINED vector wide_log1p(vector x) {
   const vector one = EACH(1.0f), u = x + one, more = u - one, d = (one - (u - more)) + (x - more);
   const vector about = _mm512_rcp14_ps(u);

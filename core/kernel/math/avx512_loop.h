@@ -1,5 +1,5 @@
-/* avx512_loop.h -- loops over AVX-512 vectors, for elements at any strides: LOOP(f) writes
-** moth_f_wide (avx512.h) of `vector wide_f(vector x)`.
+/* avx512_loop.h -- loops over AVX-512 vectors, for elements with any strides. LOOP(f) defines
+** moth_f_wide (avx512.h) from `vector wide_f(vector x)`.
 */
 #ifndef MOTH_KERNEL_AVX512_LOOP_H
 #define MOTH_KERNEL_AVX512_LOOP_H
@@ -17,10 +17,10 @@ typedef float vector __attribute__((vector_size(64)));
 typedef float loose __attribute__((vector_size(64), aligned(4), may_alias));
 #define AT(p) (*(const loose *)(const void *)(p))
 #define EACH(x) _mm512_set1_ps(x)
-#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c) /* in files where nothing else is fused */
+#define FMA(a, b, c) _mm512_fmadd_ps(a, b, c) /* for files in which compilers must not fuse */
 #define LOOKUP(t, i) _mm512_permutex2var_ps(AT(t), i, AT((t) + LANES)) /* t[i % 32] */
 
-/* Strided elements, and the rest after whole vectors, are copied through a buffer. */
+/* Strided elements, and elements after the last whole vector, are copied through a buffer. */
 #define LOOP(f)                                                                               \
   MOTH_AVX512 void moth_##f##_wide(int64_t n, char *const *at, const int64_t *step,           \
                                    const void *arg) {                                         \

@@ -1,10 +1,11 @@
-/* avx512_trig.c -- sin, cos, tan, asin and acos for AVX-512, in explicit vectors: the loops
+/* avx512_trig.c -- sin, cos, tan, asin and acos for AVX-512, in explicit vectors. The loops
 ** compiled from functions.h first search for large angles, and divide and take roots in f64. For
-** 400,000 numbers sin and cos are 1.1 times as fast, tan 1.6, asin and acos 2.2 times.
+** 400,000 numbers sin and cos are 1.1 times as fast as these loops, tan 1.6, asin and acos 2.2
+** times.
 **
 ** sin, cos and tan are computed in f64, as in functions.h; asin and acos in f32 with compensated
-** sums. Errors are at most 0.61 units in the last place. Only FMA fuses a product with a sum
-** (CMakeLists.txt).
+** sums. Errors are at most 0.61 units in the last place. Compilers must not fuse products with sums
+** here, except FMA (CMakeLists.txt).
 */
 #include "avx512_loop.h"
 
@@ -14,12 +15,12 @@
 
 /* -- sin, cos, tan -- */
 
-typedef __m512d half; /* of a vector, in f64 */
+typedef __m512d half; /* half of the elements of a vector, in f64 */
 #define EACH_HALF(x) _mm512_set1_pd(x)
 #define FMA_HALF(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define BITS(x) _mm512_castpd_si512(x)
 
-/* y, but f(x) where x is beyond MOTH_WAVE_FAR. */
+/* y, but f(x) for x above MOTH_WAVE_FAR in size. */
 MOTH_AVX512 INLINED vector with_far(vector y, vector x, float (*f)(float)) {
   const vector bound = EACH(MOTH_WAVE_FAR);
   const __mmask16 far = _mm512_cmp_ps_mask(_mm512_abs_ps(x), bound, _CMP_GT_OQ);
@@ -33,14 +34,14 @@ MOTH_AVX512 INLINED vector with_far(vector y, vector x, float (*f)(float)) {
   return y;
 }
 
-/* Both halves of x through f(half, ...). */
+/* Applies f(half, ...) to both halves of x. */
 #define BY_HALVES(f, x, ...)                                                                   \
   _mm512_insertf32x8(                                                                          \
     _mm512_castps256_ps512(                                                                    \
       _mm512_cvtpd_ps(f(_mm512_cvtps_pd(_mm512_castps512_ps256(x)), __VA_ARGS__))),            \
     _mm512_cvtpd_ps(f(_mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)), __VA_ARGS__)), 1)
 
-/* As moth_wide_sine, pi being a sum of two f64: products have no error here. */
+/* Like moth_wide_sine, with pi as a sum of two f64: fused products have no rounding error here. */
 MOTH_AVX512 INLINED half sine(half x, double off) {
   const half shift = EACH_HALF(MOTH_SHIFT_F64), per = EACH_HALF(0.31830988618379067154);
   half whole = FMA_HALF(x, per, off == 0.0 ? shift : EACH_HALF(off));
@@ -59,7 +60,7 @@ MOTH_AVX512 INLINED half sine(half x, double off) {
   return s * FMA_HALF(p, z, EACH_HALF(1.0));
 }
 
-/* r P / Q of x = n pi/2 + r, or -Q / (r P) for odd n; relative errors: P / Q 1e-10, the quotient
+/* r P / Q for x = n pi/2 + r, or -Q / (r P) for odd n. Relative errors: P / Q 1e-10, the quotient
 ** 4e-9. */
 MOTH_AVX512 INLINED half tangent(half x, int none) {
   const half shift = EACH_HALF(MOTH_SHIFT_F64), one = EACH_HALF(1.0);
@@ -85,9 +86,9 @@ MOTH_AVX512 INLINED vector wide_tan(vector x) {
   return with_far(BY_HALVES(tangent, x, 0), x, tanf);
 }
 
-/* -- their inverses: from asin up to 1/2, by half the angle beyond -- */
+/* -- asin, acos: from asin up to 1/2; above, from asin of half the angle -- */
 
-/* (asin(t) - t) / t^3 of z = t^2 up to 1/4, relative error 3e-10 of asin */
+/* (asin(t) - t) / t^3 of z = t^2 up to 1/4; relative error 3e-10 of asin. */
 MOTH_AVX512 INLINED vector arc_series(vector z) {
   vector p = FMA(EACH(0.037516416555557576f), z, EACH(0.014438647438323174f));
   p = FMA(p, z, EACH(0.03180770077480697f));
@@ -96,16 +97,17 @@ MOTH_AVX512 INLINED vector arc_series(vector z) {
   return FMA(p, z, EACH(0.16666659992265997f));
 }
 
-/* The square root of z up to 1/4, and in *low what it lacks. */
+/* The square root of z up to 1/4; *low becomes its rounding error. */
 MOTH_AVX512 INLINED vector root_of(vector z, vector *low) {
-  const vector per = _mm512_rsqrt14_ps(_mm512_max_ps(z, EACH(1e-30f))); /* 0 has none */
+  /* 1 / sqrt(0) is infinite */
+  const vector per = _mm512_rsqrt14_ps(_mm512_max_ps(z, EACH(1e-30f)));
   const vector half_per = per * EACH(0.5f), about = z * per;
   const vector t = FMA(about, _mm512_fnmadd_ps(about, half_per, EACH(0.5f)), about);
   *low = _mm512_fnmadd_ps(t, t, z) * half_per;
   return t;
 }
 
-/* x^2, and (1 - |x|) / 2 where |x| is above 1/2: *far */
+/* x^2, or (1 - |x|) / 2 where |x| > 1/2; *far is the mask of these. */
 MOTH_AVX512 INLINED vector arc_square(vector x, __mmask16 *far) {
   const vector a = _mm512_abs_ps(x), half_one = EACH(0.5f);
   *far = _mm512_cmp_ps_mask(a, half_one, _CMP_GT_OQ);
@@ -125,8 +127,8 @@ MOTH_AVX512 INLINED vector wide_asin(vector x) {
   return _mm512_or_ps(f, _mm512_and_ps(x, EACH(-0.0f)));
 }
 
-/* base - by asin(t): pi / 2 - asin(x), or 2 asin(t) of t by half the angle, from pi if x is below
-** 0. */
+/* base - by asin(t): pi / 2 - asin(x), or 2 asin(t) for half the angle. For x < 0 the latter is
+** subtracted from pi. */
 MOTH_AVX512 INLINED vector wide_acos(vector x) {
   __mmask16 far;
   vector low;

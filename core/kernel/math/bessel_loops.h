@@ -1,11 +1,10 @@
 /* bessel_loops.h -- f32 Bessel functions of order 0 and 1, also times exp(-|x|), the Airy function
-** and sin(x) / x, without branches, so that compilers vectorize loops over them; as
-** special_loops.h.
+** and sin(x) / x. They have no branches, so that compilers vectorize loops over them.
 **
-** Polynomials up to |x| = 8 (Airy: from -5 to 1); beyond, polynomials of 1 / x times the asymptotic
-** form (Abramowitz and Stegun 9.2, 9.7, 10.4). They are computed in f64 and interpolate at
-** Chebyshev points; their relative errors are below 1e-10. The zeros of J below 8, and of Ai from
-** -5 on, are factors, so that results next to a zero keep their digits.
+** Polynomials up to |x| = 8 (Airy: from -5 to 1); for larger x, polynomials of 1 / x times the
+** asymptotic form (Abramowitz and Stegun 9.2, 9.7, 10.4). They are computed in f64 and interpolate
+** at Chebyshev points; their relative errors are below 1e-10. The zeros of J below 8, and of Ai
+** from -5 on, are factors, so that results next to a zero keep their digits.
 */
 #ifndef MOTH_KERNEL_BESSEL_LOOPS_H
 #define MOTH_KERNEL_BESSEL_LOOPS_H
@@ -13,7 +12,7 @@
 #include "functions.h"
 #include "special_derivatives.h"
 
-/* The function of f64, also for arguments too large for the loops' reduction. */
+/* The f64 function, also for arguments too large for the reduction of the loops. */
 static __attribute__((noinline)) double moth_bessel_at(int kind, int n, double x) {
   return moth_bessel_f64(kind, n, x);
 }
@@ -98,7 +97,7 @@ MOTH_INLINE double moth_bessel_i1_far(double t) {
   return p;
 }
 
-MOTH_INLINE double moth_bessel_i_lag(double t) {
+MOTH_INLINE double moth_bessel_i_difference(double t) {
   double p = 3.932219597069769e-08;
   p = p * t + 6.60056161436488e-09;
   p = p * t - 1.957652317958499e-07;
@@ -302,7 +301,7 @@ MOTH_INLINE double moth_airy_sine(double t) {
 
 /* -- modified functions: a is |x| -- */
 
-/* t of the polynomials up to 8, *u = 8 / a of those beyond. */
+/* t of the polynomials up to 8; *u := 8 / a for the polynomials above 8. */
 MOTH_INLINE double moth_bessel_i_size(double a, double *u) {
   *u = 8.0 / (a > 8.0 ? a : 8.0);
   return a < 8.0 ? a * 0.25 - 1.0 : 1.0;
@@ -316,21 +315,21 @@ MOTH_INLINE double moth_wide_i0e(double a) {
   return a < 8.0 ? moth_bessel_i0_near(t) : far;
 }
 
-/* Of exp(-a) I_1(a) / a, which is 1/2 at 0. */
+/* exp(-a) I_1(a) / a, which is 1/2 at 0. */
 MOTH_INLINE double moth_wide_i1e_over(double a) {
   double u, t = moth_bessel_i_size(a, &u);
   const double far = moth_bessel_i1_far(u + u - 1.0) * MOTH_BESSEL_ROOT * (u * 0.125);
   return a < 8.0 ? moth_bessel_i1_near(t) : far;
 }
 
-/* exp(-a) (I_0(a) - I_1(a)) */
-MOTH_INLINE double moth_wide_lag(double a) {
+/* exp(-a) (I_0(a) - I_1(a)). */
+MOTH_INLINE double moth_wide_i_difference(double a) {
   double u, t = moth_bessel_i_size(a, &u);
-  const double far = moth_bessel_i_lag(u + u - 1.0) * MOTH_BESSEL_ROOT * (u * 0.125);
+  const double far = moth_bessel_i_difference(u + u - 1.0) * MOTH_BESSEL_ROOT * (u * 0.125);
   return a < 8.0 ? moth_bessel_i0_near(t) - a * moth_bessel_i1_near(t) : far;
 }
 
-/* y(x) of finite x, `end` of infinite ones, NaN of NaN. */
+/* y for finite x, `end` for infinite x, NaN for NaN. */
 #define MOTH_BESSEL_ENDS(y, end) (x - x == 0 ? (float)(y) : x != x ? x : (float)(end))
 
 MOTH_INLINE float moth_i0e_f32(float x) {
@@ -348,10 +347,10 @@ MOTH_INLINE float moth_i1_f32(float x) {
   return MOTH_BESSEL_ENDS(x * moth_wide_i1e_over(a) * moth_exp_f64(a), x);
 }
 
-/* Derivatives. That of exp(-|x|) I_0 has a jump at 0 and is 0 there. */
+/* Derivatives. The derivative of exp(-|x|) I_0(x) jumps at 0 and is 0 there. */
 MOTH_INLINE float moth_i0e_slope_f32(float x) {
-  const double lag = moth_wide_lag(moth_abs_f32(x));
-  return MOTH_BESSEL_ENDS(x > 0 ? -lag : x < 0 ? lag : 0.0, 0);
+  const double difference = moth_wide_i_difference(moth_abs_f32(x));
+  return MOTH_BESSEL_ENDS(x > 0 ? -difference : x < 0 ? difference : 0.0, 0);
 }
 MOTH_INLINE float moth_i1_slope_f32(float x) {
   const double a = moth_abs_f32(x);
@@ -359,12 +358,13 @@ MOTH_INLINE float moth_i1_slope_f32(float x) {
 }
 MOTH_INLINE float moth_i1e_slope_f32(float x) {
   const double a = moth_abs_f32(x);
-  return MOTH_BESSEL_ENDS(moth_wide_lag(a) - moth_wide_i1e_over(a), 0);
+  return MOTH_BESSEL_ENDS(moth_wide_i_difference(a) - moth_wide_i1e_over(a), 0);
 }
 
-/* -- functions of waves, up to MOTH_WAVE_FAR -- */
+/* -- J and Y, up to MOTH_WAVE_FAR -- */
 
-/* sqrt(pi a / 2) (J, Y) by the parts that go with cos and sin of a - pi/4, or of a - 3 pi/4. */
+/* The factors of cos (second = 0) and of sin (second = 1) of a - pi/4, or a - 3 pi/4 for n = 1, in
+** sqrt(pi a / 2) times J_n or Y_n. */
 MOTH_INLINE double moth_bessel_waves(int n, int second, double a) {
   const double u = 8.0 / (a > 8.0 ? a : 8.0), w = 2.0 * (u * u) - 1.0;
   const double p = n ? moth_bessel_cosine_1(w) : moth_bessel_cosine_0(w);
@@ -388,14 +388,15 @@ MOTH_INLINE double moth_wide_j0(double a) {
   return a < 8.0 ? MOTH_BESSEL_J0_NEAR(s, t) : moth_bessel_waves(0, 0, a);
 }
 
-/* J_1(a) / a */
+/* J_1(a) / a. */
 MOTH_INLINE double moth_wide_j1_over(double a) {
   const double s = a < 8.0 ? a * a : 64.0, t = s * 0.03125 - 1.0;
   const double far = moth_bessel_waves(1, 0, a) / (a < 8.0 ? 8.0 : a);
   return a < 8.0 ? MOTH_BESSEL_J1_NEAR(s, t) : far;
 }
 
-/* Y_0 and Y_1 are 2 / pi log(a) (J_0 and J_1) and, for Y_1, less 2 / (pi a), with power series. */
+/* Y_0 = 2 / pi log(a) J_0 plus a power series; Y_1 = 2 / pi log(a) J_1 - 2 / (pi a) plus a power
+** series. */
 MOTH_INLINE double moth_wide_y0(double a) {
   const double s = a < 8.0 ? a * a : 64.0, t = s * 0.03125 - 1.0;
   const double log = MOTH_2_OVER_PI * moth_log_f64(a);
@@ -421,7 +422,7 @@ MOTH_INLINE float moth_j1_slope_f32(float x) {
   return MOTH_BESSEL_ENDS(moth_wide_j0(a) - moth_wide_j1_over(a), 0);
 }
 
-/* y(x) of x > 0, `pole` at 0, NaN below. */
+/* y for x > 0, `pole` at 0, NaN below 0. */
 #define MOTH_BESSEL_ABOVE(y, pole) \
   (x > 0 ? MOTH_BESSEL_ENDS(y, 0) : x == 0 ? (float)(pole) : NAN)
 
@@ -434,7 +435,7 @@ MOTH_INLINE float moth_y1_slope_f32(float x) {
   return MOTH_BESSEL_ABOVE(moth_wide_y0(x) - moth_wide_y1(x) / x, INFINITY);
 }
 
-/* sin(x) / x */
+/* sin(x) / x. */
 MOTH_INLINE float moth_spherical_j0_f32(float x) {
   uint64_t turns;
   const double v = x, r = moth_wide_turn(v, &turns);
@@ -442,10 +443,10 @@ MOTH_INLINE float moth_spherical_j0_f32(float x) {
   return x == 0 ? 1 : MOTH_BESSEL_ENDS(y, 0);
 }
 
-/* -- Airy's function -- */
+/* -- the Airy function -- */
 
-/* The polynomial from -5 to 1; exp(-zeta) from 1 on, a wave of zeta - pi/4 below -5, where zeta is
-** 2/3 |x|^(3/2). */
+/* From -5 to 1 a polynomial. Above 1 exp(-zeta) times a polynomial, and below -5 a wave of zeta -
+** pi/4, where zeta is 2/3 |x|^(3/2). */
 MOTH_INLINE float moth_airy_f32(float x) {
   const double v = x, a = moth_abs_f32(x);
   const double b = x > 0 ? a > 1.0 ? a : 1.0 : a > 5.0 ? a : 5.0;
@@ -464,7 +465,7 @@ MOTH_INLINE float moth_airy_f32(float x) {
   return MOTH_BESSEL_ENDS(y, 0);
 }
 
-/* -- those of f64 -- */
+/* -- aliases for f64 -- */
 
 #define MOTH_BESSEL_DOUBLE(name, kind, n) \
   static double moth_##name##_f64(double x) { return moth_bessel_at(kind, n, x); }

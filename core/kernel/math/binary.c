@@ -3,9 +3,10 @@
 
 #include "real_math.h"
 
-#pragma GCC diagnostic ignored "-Wtype-limits" /* unsigned integers are never below 0 */
+/* comparisons of unsigned integers with 0 are always true or false */
+#pragma GCC diagnostic ignored "-Wtype-limits"
 
-/* The largest number that divides both, from 0 on, and the least that both divide. */
+/* The greatest common divisor, never negative; and the least common multiple. */
 static int64_t common_divisor(int64_t x, int64_t y) {
   uint64_t a = x < 0 ? 0 - (uint64_t)x : (uint64_t)x, b = y < 0 ? 0 - (uint64_t)y : (uint64_t)y;
   while (b) {
@@ -21,7 +22,7 @@ static int64_t common_multiple(int64_t x, int64_t y) {
   return (int64_t)product < 0 ? (int64_t)(0 - product) : (int64_t)product;
 }
 
-/* The bits of numbers count away from 0; NaN comes from the sum. */
+/* The bits of floats grow with their size. For NaN the sum is NaN. */
 #define NEXT_AFTER(name, real, word, bits_of, real_of)                              \
   MOTH_INLINE real next_after_##name(real x, real y) {                              \
     const word top = (word)1 << (8 * sizeof(word) - 1);                             \

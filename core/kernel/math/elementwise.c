@@ -1,5 +1,5 @@
-/* elementwise.c -- runs an inner loop over its operands: floats at the best level of instructions,
-** on several threads. Operands that a loop does not accept (half types, strided elements) are
+/* elementwise.c -- runs an inner loop over its operands, on several threads. Floats use the best
+** level of instructions. Operands that a loop does not accept (half types, strided elements) are
 ** copied in blocks.
 */
 #include "elementwise.h"
@@ -11,16 +11,17 @@
 #include "base/threads.h"
 #include "functions.h"
 
-#define BLOCK 512 /* elements gathered at a time; all operands' blocks stay in the first cache */
-#define SHIFT 40  /* doubles between blocks: equal offsets in a page would stall */
-#define FEW 12    /* shorter runs use the loop for any strides */
-#define SHORT 16  /* shorter runs cost more than a copy to contiguous memory */
+#define BLOCK 512 /* elements of a block; the blocks of all operands stay in L1 */
+#define SHIFT 40  /* doubles between blocks; equal offsets in a page would stall */
+#define SHORTEST_RUN 12    /* shorter runs use the loop for any strides */
+#define SHORT_RUN 16  /* shorter runs cost more than a copy to contiguous memory */
 
-/* Whether operand k may be a single element: functions of three have a loop for the last one. */
+/* True if operand k may be a single element. Functions of three operands have a loop for a single
+** last operand only. */
 static inline bool single_fits(int noperands, int k) { return noperands <= 3 || k == 3; }
 
-/* Whether operand k must be gathered: a half type, or neither contiguous nor a single element that
-** the loop accepts. */
+/* True if operand k must be copied: it has a half type, or is neither contiguous nor a single
+** element that the loop accepts. */
 static inline bool gathered(const moth_block_call *call, int k, int64_t step, bool apart) {
   if (moth_compute_dtype(call->dtype[k]) != call->dtype[k]) return true;
   return apart && step != moth_dtype_size[call->dtype[k]] &&
@@ -30,7 +31,7 @@ static inline bool gathered(const moth_block_call *call, int k, int64_t step, bo
 void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const moth_block_call *call = arg;
   _Alignas(64) double scratch[MOTH_MAP_OPERANDS][BLOCK + SHIFT];
-  bool moved[MOTH_MAP_OPERANDS], apart = n >= FEW, any = false;
+  bool moved[MOTH_MAP_OPERANDS], apart = n >= SHORTEST_RUN, any = false;
   int64_t most = 2 * BLOCK;
   for (int k = 0; k < call->noperands; k++) {
     any |= moved[k] = gathered(call, k, step[k], apart);
@@ -52,7 +53,7 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
       const bool single = step[k] == 0 && k > 0;
       const bool spread = single && !single_fits(call->noperands, k);
       width[k] = single && !spread ? 0 : moth_dtype_size[to];
-      if (k > 0 && !(spread && i > 0)) /* it is still in the buffer */
+      if (k > 0 && !(spread && i > 0)) /* otherwise it is still in the buffer */
         moth_convert(single && !spread ? 1 : m, from, block[k], step[k], to, (char *)scratch[k],
                      moth_dtype_size[to]);
       block[k] = (char *)scratch[k];
@@ -64,9 +65,9 @@ void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *ar
   }
 }
 
-/* The cost of an element in ns: its bytes, and the function. */
+/* The cost of an element in ns: its memory traffic and the function. */
 double moth_cost_of(const moth_loops *loops, int dtype, int noperands) {
-  static const float slower[] = {8, 2, 1}; /* plain, AVX2, AVX-512 */
+  static const float slower[] = {8, 2, 1}; /* by level: plain, AVX2, AVX-512 */
   double each = loops->cost, moved = 0.03 * noperands;
   if (dtype == MOTH_F64) moved *= 2, each *= 2;
   if (moth_is_float(dtype)) each *= (double)slower[moth_level()];
@@ -74,7 +75,7 @@ double moth_cost_of(const moth_loops *loops, int dtype, int noperands) {
   return moved + each + (moth_compute_dtype(dtype) == dtype ? 0 : 0.1 * noperands);
 }
 
-/* -- short rows of f32, some repeated: many at once, with the repeated ones written out -- */
+/* -- short rows of f32: many rows are computed together, and repeated rows are written out -- */
 
 typedef struct row_call {
   const moth_loop *loop;
@@ -82,7 +83,7 @@ typedef struct row_call {
   const void *arg;
 } row_call;
 
-/* Rows first to last - 1; operands that are not contiguous are copied to `room`. */
+/* Items are rows. Operands that are not contiguous are copied to `scratch`. */
 static void run_rows(int64_t first, int64_t last, int thread, const void *arg) {
   const row_call *call = arg;
   const moth_loop *loop = call->loop;
@@ -101,7 +102,7 @@ static void run_rows(int64_t first, int64_t last, int thread, const void *arg) {
       const char *x = at[k];
       at[k] = (char *)scratch[k];
       step[k] = sizeof(float);
-      if (down == 0 && i > first) continue; /* as in the block before */
+      if (down == 0 && i > first) continue; /* the row is the same as in the previous block */
       for (int64_t r = 0; r < rows; r++, x += down)
         for (int64_t j = 0; j < wide; j++)
           memcpy(&scratch[k][r * wide + j], x + j * along, sizeof(float));
@@ -110,7 +111,7 @@ static void run_rows(int64_t first, int64_t last, int thread, const void *arg) {
   }
 }
 
-/* Whether run_rows applies: the result is contiguous, operands are contiguous or f32. */
+/* True if run_rows applies: the result is contiguous, and the operands are contiguous or f32. */
 static bool short_rows(const moth_loop *loop, const moth_tensor *const *operands) {
   if (loop->ndim != 2 || loop->size[0] >= 64 || loop->size[1] < 8) return false;
   for (int k = 0; k < loop->noperands; k++) {
@@ -131,7 +132,7 @@ static bool across(const moth_loop *loop, int k, int64_t size) {
   return false;
 }
 
-/* Whether operand k has one element for each of the result, in another order. */
+/* True if operand k has as many elements as the result, in another order. */
 static bool differs(const moth_loop *loop, int k, const moth_tensor *const *operands) {
   const int64_t size = moth_dtype_size[operands[k]->l.dtype];
   const int64_t result = moth_dtype_size[operands[0]->l.dtype];
@@ -141,10 +142,11 @@ static bool differs(const moth_loop *loop, int k, const moth_tensor *const *oper
   return false;
 }
 
-/* Copies such operands into own, in the result's order; returns their number, or -1: error set. */
+/* Copies such operands to own, in the order of the result. Returns their number, or -1 if an error
+** is set. */
 static int pack_operands(const moth_loop *loop, const moth_loops *loops,
                          const moth_tensor *const *operands, moth_tensor **own) {
-  const bool few = loop->size[0] < (loops->cost > 0 ? 2 * SHORT : SHORT);
+  const bool few = loop->size[0] < (loops->cost > 0 ? 2 * SHORT_RUN : SHORT_RUN);
   int packed = 0;
   if (loop->ndim < 2 || operands[0]->l.numel < 4096 || !moth_dense(operands[0])) return 0;
   for (int k = 1; k < loop->noperands; k++) {
@@ -187,7 +189,7 @@ static int run_map(const moth_loop *loop, const moth_loops *loops, int dtype,
   return moth_loop_share(loop, moth_blocks, &call, cost + 0.3);
 }
 
-/* run_map, after packing the operands for which that pays. */
+/* run_map, with packed copies of the operands for which a copy pays. */
 static int map_packed(moth_loop *loop, const moth_loops *loops, int dtype,
                       const moth_tensor *const *operands, const void *arg) {
   const int noperands = loop->noperands;
@@ -226,7 +228,7 @@ void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg,
       near(m, block, step, arg);
       continue;
     }
-    double scratch[BLOCK]; /* of x, which the result may overlap */
+    double scratch[BLOCK]; /* copy of x, because the result may overlap x */
     char *x = (char *)scratch;
     for (int64_t j = 0; j < m; j++)
       memcpy(x + j * size, block[1] + j * step[1], (size_t)size);
@@ -265,8 +267,9 @@ void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void 
   }
 }
 
-/* Up to BLOCK elements. Operands in a layout that the loop does not accept are copied to `room`;
-** all operands are if the length is not a multiple of the vector: zeros fill the last one. */
+/* Runs the loop for up to BLOCK elements. Operands in a layout that the loop does not accept are
+** copied to `scratch`. If the length is not a multiple of the vector, all operands are copied and
+** filled with zeros. */
 static void run_block(int64_t n, char *const *at, const int64_t *step, const void *arg,
                       int noperands, int64_t size, int single, moth_inner inner) {
   double scratch[4][BLOCK];
@@ -286,8 +289,8 @@ static void run_block(int64_t n, char *const *at, const int64_t *step, const voi
   if (block[0] != at[0]) moth_convert(n, dtype, block[0], size, dtype, at[0], step[0]);
 }
 
-void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
-                   int64_t size, int single, moth_inner inner) {
+void moth_run_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                     int noperands, int64_t size, int single, moth_inner inner) {
   char *now[4] = {NULL};
   int64_t done = 0;
   bool together = true;

@@ -2,14 +2,14 @@
 ** the dispatcher that runs them.
 **
 ** A loop is a moth_inner: operand 0 is the result. Contiguous operands and single elements have
-** their own loops, which compilers vectorize. Other strides use the last loop if there are few
-** elements, else elements are gathered in blocks. Long expressions have one loop, for whole vectors
+** separate loops, which compilers vectorize. Other strides use the last loop if there are few
+** elements; else elements are copied in blocks. Long expressions have one loop, for whole vectors
 ** only (MOTH_MAP1_LOOPS). f32 loops are compiled for every level of instructions (level.h), f64
 ** loops for the higher levels too; f16 and bf16 are converted to f32 in blocks.
 **
 **   MOTH_MAP2(target, add_f32, float, float, x + y)      x and y are the operands
 **
-** No iteration depends on another one even in place, if the result is one of the operands.
+** Iterations are independent even in place, when the result is one of the operands.
 */
 #ifndef MOTH_KERNEL_ELEMENTWISE_H
 #define MOTH_KERNEL_ELEMENTWISE_H
@@ -18,7 +18,7 @@
 #include "kernel/level.h"
 #include "avx512.h"
 
-#if defined(__clang__) /* which also warns where a loop has no vector form */
+#if defined(__clang__) /* clang warns about loops that it does not vectorize */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define MOTH_IVDEP _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -57,14 +57,15 @@
 ** writes all loops and the family's table, moth_unary: one member per function.
 */
 #define MOTH_MAP_OPERANDS 6
-#define MOTH_LEVEL_ROWS (MOTH_DTYPES + 4) /* f32 and f64 at the two higher levels come last */
+/* the last rows are f32 and f64 at the two higher levels */
+#define MOTH_LEVEL_ROWS (MOTH_DTYPES + 4)
 
 typedef struct moth_loops {
-  moth_inner of[MOTH_LEVEL_ROWS]; /* by dtype; use moth_loop_of */
-  const char *name;               /* the function's, under which plugins have their own */
+  moth_inner of[MOTH_LEVEL_ROWS]; /* indexed by dtype and level; use moth_loop_of */
+  const char *name;               /* the name of the function; plugins find their loop by it */
   float cost;                     /* ns for an f32 at the highest level, without memory traffic */
   uint8_t noperands;              /* with the result */
-  bool asks;                      /* the result is bool, for operands of any dtype */
+  bool asks;                      /* the result is bool, whatever the dtype of the operands */
 } moth_loops;
 
 #define MOTH_MEMBER(kind, op, ...) moth_loops op[1];
@@ -72,15 +73,15 @@ typedef struct moth_loops {
 #define WIDE(x)                               \
   _Generic((x), float: (x), double: (x), int64_t: (uint64_t)(x), default: (uint32_t)(x))
 
-/* For integers: all bits if negative, else none; and the sign. By shifts, since plain vectors
-** cannot compare 64 bits. */
+/* For integers: all bits if x is negative, else none; and the sign. They use shifts, because plain
+** vector instructions do not compare 64 bits. */
 #define TOP_BIT(x) ((x) >> (8 * sizeof(x) - 1))
 #define BELOW_0(x) (0 - TOP_BIT(WIDE(x)))
 #define SIGN_OF(x) (BELOW_0(x) | TOP_BIT(0 - WIDE(x)))
 
 #define FOR_REAL(f) _Generic((real)0, float: f##_f32, default: f##_f64)
 
-/* -- loops: those for each type once, f32 for each level -- */
+/* -- loops: one for each type; f32 has one for each level -- */
 
 #define MOTH_BASE_REAL(MAP, op, f) MAP(, op##_f64, double, double, f)
 #define MOTH_BASE_CURVE(MAP, op, f) MAP##_WIDE(, op##_f64, f)
@@ -139,7 +140,7 @@ typedef struct moth_loops {
 #define MOTH_SINGLE_WHOLE(MAP, target, name, f)
 #define MOTH_SINGLE_NUMBER(MAP, target, name, whole, f) MAP(target, name, float, float, f)
 #define MOTH_SINGLE_HEAVY(MAP, target, name, whole, f) \
-  MAP##_LOOPS(target, name, float, 1, 0, f) /* pow's choices by y stay in the loop, for vectors */
+  MAP##_LOOPS(target, name, float, 1, 0, f) /* pow selects by y inside the loop, which vectorizes */
 #define MOTH_SINGLE_QUOTIENT(MAP, target, name, whole, f, near) \
   MOTH_MAP_QUOTIENT(target, name, f, near)
 #define MOTH_SINGLE_BITS(MAP, target, name, truth, whole)
@@ -152,7 +153,7 @@ typedef struct moth_loops {
 #define MOTH_PLAIN2(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP2, , op##_f32, __VA_ARGS__)
 #define MOTH_PLAIN3(kind, op, ...) MOTH_SINGLE_##kind(MOTH_MAP3, , op##_f32, __VA_ARGS__)
 
-/* f64: functions that cost no more than memory traffic use at most AVX2. */
+/* f64: functions that are limited by memory traffic use at most AVX2. */
 #define MOTH_DOUBLE_REAL(MAP, op, f) MAP(MOTH_AVX2, op##_avx2_f64, double, double, f)
 #define MOTH_DOUBLE_CURVE(MAP, op, f)       \
   MAP##_WIDE(MOTH_AVX2, op##_avx2_f64, f)   \
@@ -243,7 +244,7 @@ typedef struct moth_loops {
   MOTH_LEVELS_OF(LISTS)                              \
   const moth_##name##_loops moth_##name = {LISTS(MOTH_ROWS1, MOTH_ROWS2, MOTH_ROWS3)};
 
-/* Types that other loops are written for: X(name, type, unsigned type in which overflow wraps). */
+/* Types that have separate loops: X(name, type, unsigned type in which overflow wraps). */
 #define MOTH_EACH_INT(X)    \
   X(u8, uint8_t, uint32_t)  \
   X(i8, int8_t, uint32_t)   \
@@ -255,8 +256,8 @@ typedef struct moth_loops {
 #define MOTH_INNER(name)                                                                    \
   static void name(int64_t n, char *const *at, const int64_t *step, const void *arg)
 
-/* x, y and z: the operands' elements; a, b, c: three numbers of their type that arg points at, if
-** it is not NULL. */
+/* x, y and z are elements of the operands. a, b, c are three numbers of their type, to which arg
+** points; 0 if arg is NULL. */
 #define MOTH_NUMBERS(real)                              \
   const real *const numbers = arg;                      \
   const real a = numbers ? numbers[0] : (real)0;        \
@@ -264,7 +265,7 @@ typedef struct moth_loops {
   const real c = numbers ? numbers[2] : (real)0;        \
   (void)a, (void)b, (void)c;
 
-/* result := expression of x; from and to are the element types. */
+/* result := expression of x. from, to: the element types. */
 #define MOTH_MAP1(target, name, from, to, expression)                                         \
   target MOTH_INNER(name) {                                                           \
     typedef from real;                                                                \
@@ -287,29 +288,30 @@ typedef struct moth_loops {
     }                                                                                 \
   }
 
-/* The same of an expression that is long: its loop is written once, for whole vectors of elements
-** that lie together; others are copied together first, and so is what is left at the end. So an
-** element has the same bits wherever it stands: a loop for single ones would contract otherwise. */
-#define MOTH_MAP1_LOOPS(target, name, type, expression)                                \
-  target MOTH_INNER(name) {                                                           \
-    typedef type real;                                                                \
-    MOTH_NUMBERS(real)                                                                \
-    if (moth_unfit(n, step, 2, sizeof(real))) {                                       \
-      moth_together(n, at, step, arg, 2, sizeof(real), 0, name);                      \
-      return;                                                                         \
-    }                                                                                 \
-    real *result = (real *)(void *)at[0];                                             \
-    const real *first = (const real *)(const void *)at[1];                            \
-    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                          \
-      const real x = first[i];                                                        \
-      result[i] = (real)(expression);                                                 \
-    }                                                                                 \
+/* The same for a long expression. The loop is written once, for whole vectors of contiguous
+** elements; other elements, and elements after the last whole vector, are copied to a block first.
+** Thus an element has the same bits at every position; a scalar loop would contract in another
+** way. */
+#define MOTH_MAP1_LOOPS(target, name, type, expression)            \
+  target MOTH_INNER(name) {                                        \
+    typedef type real;                                             \
+    MOTH_NUMBERS(real)                                             \
+    if (moth_needs_blocks(n, step, 2, sizeof(real))) {             \
+      moth_run_blocks(n, at, step, arg, 2, sizeof(real), 0, name); \
+      return;                                                      \
+    }                                                              \
+    real *result = (real *)(void *)at[0];                          \
+    const real *first = (const real *)(const void *)at[1];         \
+    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {       \
+      const real x = first[i];                                     \
+      result[i] = (real)(expression);                              \
+    }                                                              \
   }
 #define MOTH_MAP1_LONG(target, name, f) MOTH_MAP1_LOOPS(target, name, float, f)
 #define MOTH_MAP1_WIDE(target, name, f) MOTH_MAP1_LOOPS(target, name, double, f)
 
-/* Whether any of n elements is beyond `most` in size, or NaN. By their bits, which vectors compare
-** at every level. */
+/* True if one of n elements is above `most` in size, or NaN. Compares bits, which vectorizes at
+** every level. */
 #define MOTH_ANY_BEYOND(name, real, word)                                             \
   INLINED bool name(int64_t n, const char *p, int64_t step, real most) {              \
     const word sign = (word)1 << (8 * sizeof(word) - 1);                              \
@@ -332,7 +334,7 @@ typedef struct moth_loops {
 MOTH_ANY_BEYOND(moth_beyond_f32, float, uint32_t)
 MOTH_ANY_BEYOND(moth_beyond_f64, double, uint64_t)
 
-/* A function of angles: those that are very large go to C's function. */
+/* A function of angles: blocks with very large angles call C's function. */
 #define MOTH_MAP_WAVE(target, name, type, expression, of_c)                           \
   MOTH_MAP1_LOOPS(target, name##_near, type, expression)                         \
   MOTH_MAP1_LOOPS(, name##_far, type, of_c)                                      \
@@ -388,47 +390,47 @@ MOTH_ANY_BEYOND(moth_beyond_f64, double, uint64_t)
     }                                                                                 \
   }
 
-/* Single operands have loops of their own where single_x and single_y, 0 or 1, say so. */
-#define MOTH_MAP2_LOOPS(target, name, type, single_x, single_y, expression)           \
-  target MOTH_INNER(name) {                                                           \
-    typedef type real;                                                                \
-    enum { S = sizeof(type) };                                                        \
-    const bool one_x = single_x && n > 1 && !step[1];                                 \
-    const bool one_y = single_y && n > 1 && !step[2] && !one_x;                       \
-    const int64_t apart[] = {step[0], one_x ? S : step[1], one_y ? S : step[2]};      \
-    MOTH_NUMBERS(real)                                                                \
-    if (moth_unfit(n, apart, 3, S)) {                                                 \
-      moth_together(n, at, step, arg, 3, S, one_x << 1 | one_y << 2, name);           \
-      return;                                                                         \
-    }                                                                                 \
-    real *result = (real *)(void *)at[0];                                             \
-    const real *first = (const real *)(const void *)at[1];                            \
-    const real *second = (const real *)(const void *)at[2];                           \
-    if (one_x) {                                                                      \
-      const real x = *first;                                                          \
-      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
-        const real y = second[i];                                                     \
-        result[i] = (real)(expression);                                               \
-      }                                                                               \
-    } else if (one_y) {                                                               \
-      const real y = *second;                                                         \
-      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
-        const real x = first[i];                                                      \
-        result[i] = (real)(expression);                                               \
-      }                                                                               \
-    } else {                                                                          \
-      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                        \
-        const real x = first[i], y = second[i];                                       \
-        result[i] = (real)(expression);                                               \
-      }                                                                               \
-    }                                                                                 \
+/* single_x, single_y: 1 if there is a loop for a single x, or y. */
+#define MOTH_MAP2_LOOPS(target, name, type, single_x, single_y, expression)      \
+  target MOTH_INNER(name) {                                                      \
+    typedef type real;                                                           \
+    enum { S = sizeof(type) };                                                   \
+    const bool one_x = single_x && n > 1 && !step[1];                            \
+    const bool one_y = single_y && n > 1 && !step[2] && !one_x;                  \
+    const int64_t apart[] = {step[0], one_x ? S : step[1], one_y ? S : step[2]}; \
+    MOTH_NUMBERS(real)                                                           \
+    if (moth_needs_blocks(n, apart, 3, S)) {                                     \
+      moth_run_blocks(n, at, step, arg, 3, S, one_x << 1 | one_y << 2, name);    \
+      return;                                                                    \
+    }                                                                            \
+    real *result = (real *)(void *)at[0];                                        \
+    const real *first = (const real *)(const void *)at[1];                       \
+    const real *second = (const real *)(const void *)at[2];                      \
+    if (one_x) {                                                                 \
+      const real x = *first;                                                     \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                   \
+        const real y = second[i];                                                \
+        result[i] = (real)(expression);                                          \
+      }                                                                          \
+    } else if (one_y) {                                                          \
+      const real y = *second;                                                    \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                   \
+        const real x = first[i];                                                 \
+        result[i] = (real)(expression);                                          \
+      }                                                                          \
+    } else {                                                                     \
+      MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                   \
+        const real x = first[i], y = second[i];                                  \
+        result[i] = (real)(expression);                                          \
+      }                                                                          \
+    }                                                                            \
   }
 #define MOTH_MAP2_LONG(target, name, expression) \
   MOTH_MAP2_LOOPS(target, name, float, 0, 0, expression)
 #define MOTH_MAP2_WIDE(target, name, expression) \
   MOTH_MAP2_LOOPS(target, name, double, 0, 0, expression)
 
-/* Of f32 in blocks, as the functions of angles. */
+/* For f32, in blocks, like functions of angles. */
 #define MOTH_MAP_QUOTIENT(target, name, of_c, expression)                             \
   MOTH_MAP2(target, name##_near, float, float, expression)                            \
   MOTH_MAP2(, name##_far, float, float, of_c)                                         \
@@ -436,7 +438,7 @@ MOTH_ANY_BEYOND(moth_beyond_f64, double, uint64_t)
     moth_quotients(n, at, step, arg, name##_near, name##_far);                        \
   }
 
-/* result := expression of x, y and z. A single z has a loop of its own: lerp's weight, and rows
+/* result := expression of x, y and z. There is a loop for a single z: the weight of lerp, and rows
 ** that share a factor or a divisor. */
 #define MOTH_MAP3(target, name, from, to, expression)                                         \
   target MOTH_INNER(name) {                                                           \
@@ -473,48 +475,50 @@ MOTH_ANY_BEYOND(moth_beyond_f64, double, uint64_t)
     }                                                                                 \
   }
 
-#define MOTH_MAP3_LOOPS(target, name, type, expression)                                \
-  target MOTH_INNER(name) {                                                           \
-    typedef type real;                                                                \
-    MOTH_NUMBERS(real)                                                                \
-    if (moth_unfit(n, step, 4, sizeof(real))) {                                       \
-      moth_together(n, at, step, arg, 4, sizeof(real), 0, name);                      \
-      return;                                                                         \
-    }                                                                                 \
-    real *result = (real *)(void *)at[0];                                             \
-    const real *first = (const real *)(const void *)at[1];                            \
-    const real *second = (const real *)(const void *)at[2];                           \
-    const real *third = (const real *)(const void *)at[3];                            \
-    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {                          \
-      const real x = first[i], y = second[i], z = third[i];                           \
-      result[i] = (real)(expression);                                                 \
-    }                                                                                 \
+#define MOTH_MAP3_LOOPS(target, name, type, expression)            \
+  target MOTH_INNER(name) {                                        \
+    typedef type real;                                             \
+    MOTH_NUMBERS(real)                                             \
+    if (moth_needs_blocks(n, step, 4, sizeof(real))) {             \
+      moth_run_blocks(n, at, step, arg, 4, sizeof(real), 0, name); \
+      return;                                                      \
+    }                                                              \
+    real *result = (real *)(void *)at[0];                          \
+    const real *first = (const real *)(const void *)at[1];         \
+    const real *second = (const real *)(const void *)at[2];        \
+    const real *third = (const real *)(const void *)at[3];         \
+    MOTH_IVDEP for (int64_t i = 0; i < MOTH_WHOLE(n); i++) {       \
+      const real x = first[i], y = second[i], z = third[i];        \
+      result[i] = (real)(expression);                              \
+    }                                                              \
   }
 #define MOTH_MAP3_LONG(target, name, f) MOTH_MAP3_LOOPS(target, name, float, f)
 #define MOTH_MAP3_WIDE(target, name, f) MOTH_MAP3_LOOPS(target, name, double, f)
 
-enum { MOTH_VECTOR = 16 }; /* long loops are for multiples of it: whole vectors at every level */
-#define MOTH_WHOLE(n) ((n) & -(int64_t)MOTH_VECTOR) /* which a compiler knows to leave no rest */
+/* long loops are for multiples of this number, which are whole vectors at every level */
+enum { MOTH_VECTOR = 16 };
+#define MOTH_WHOLE(n) ((n) & -(int64_t)MOTH_VECTOR) /* tells the compiler that no elements remain */
 
-/* Whether these are not what a long loop takes: whole vectors of elements that lie together. */
-INLINED bool moth_unfit(int64_t n, const int64_t *step, int noperands, int64_t size) {
+/* True if the operands do not suit a long loop, which needs whole vectors of contiguous
+** elements. */
+INLINED bool moth_needs_blocks(int64_t n, const int64_t *step, int noperands, int64_t size) {
   bool apart = n % MOTH_VECTOR != 0;
   for (int k = 0; k < noperands; k++) apart |= step[k] != size;
   return apart;
 }
 
-/* Runs such a loop on any elements, of `size` bytes all, in blocks; operand k stays a single one if
-** `single` has bit k. */
-void moth_together(int64_t n, char *const *at, const int64_t *step, const void *arg, int noperands,
-                   int64_t size, int single, moth_inner inner);
+/* Runs a long loop over any elements, in blocks. All elements have `size` bytes. Bit k of `single`:
+** operand k is a single element. */
+void moth_run_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg,
+                     int noperands, int64_t size, int single, moth_inner inner);
 
-/* Runs loops[dtype], operands[0] being the result, over its shape; dtype is that of the values
-** computed with. `arg` is for the loop: NULL or three numbers of that dtype, f32 for half types. */
+/* Runs loops[dtype] over the shape of operands[0], the result. dtype is the dtype of the
+** computation. arg: NULL, or three numbers of that dtype (f32 for half types). */
 int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
              const moth_tensor *const *operands, const void *arg);
 
-/* One function over a run as a moth_inner, its arg: half types pass through f32 in blocks, and what
-** lies apart is gathered. */
+/* The argument of moth_blocks, which runs one function over a run of elements. Half types are
+** converted to f32 in blocks, and strided elements are copied. */
 typedef struct moth_block_call {
   moth_inner inner;
   const void *arg;
@@ -522,24 +526,25 @@ typedef struct moth_block_call {
   int dtype[MOTH_MAP_OPERANDS];
 } moth_block_call;
 void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *call);
-/* The loop for values of this dtype, and what an element costs it, in ns. NULL: there is none. */
+/* The loop for values of this dtype, and the cost of an element in ns. NULL: there is no loop. */
 moth_inner moth_loop_of(const moth_loops *loops, int dtype);
 double moth_cost_of(const moth_loops *loops, int dtype, int noperands);
 
-/* Of functions of angles, whose elements have `size` bytes: near, and far for those that are away,
-** one after another, so that no element's result depends on its neighbours. */
+/* For functions of angles with elements of `size` bytes. Runs `near`; in a block for which `away`
+** is true, runs `far` for single elements that need it, so that no result depends on neighboring
+** elements. */
 typedef bool (*moth_away)(int64_t n, const char *p, int64_t step);
 void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, int64_t size,
                moth_away away, moth_inner near, moth_inner far);
 
-/* Of f32 x and y: near where y is finite and |x / y| below 2^28, far elsewhere. */
+/* For f32 x and y: runs `near` if y is finite and |x / y| < 2^28 in a block, else `far`. */
 void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,
                     moth_inner near, moth_inner far);
 
-/* Writes three numbers as a loop for values of this dtype wants them. */
+/* arg := three numbers in the format of loops for this dtype. */
 void moth_numbers(int dtype, uint64_t arg[3], double a, double b, double c);
 
-/* result := condition ? x : y, of any dtype; operands in that order. */
+/* result := condition ? x : y, for any dtype. The operands are result, condition, x, y. */
 extern const moth_loops moth_where[1];
 int moth_map_where(moth_ctx *ctx, const moth_tensor *const *operands);
 

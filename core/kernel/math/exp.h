@@ -1,10 +1,10 @@
 /* exp.h -- exp, log, sigmoid, tanh and erf in f32 without branches, so that compilers vectorize
-** loops over them at every level of instructions; NaN propagates. functions.h has the others,
-** exp_f64.h those of f64.
+** loops over them at every level of instructions. NaN propagates. functions.h has the other f32
+** functions, exp_f64.h those in f64.
 **
 ** Errors, measured over all floats in steps: exp 1.0 units in the last place, log 0.9, tanh 0.9,
-** sigmoid 2.7, erf 1.5. Polynomials by Cephes (S. Moshier), others fitted to the range that they
-** name.
+** sigmoid 2.7, erf 1.5. Some polynomials are from Cephes (S. Moshier), the others are fitted to the
+** range in their comment.
 */
 #ifndef MOTH_KERNEL_EXP_H
 #define MOTH_KERNEL_EXP_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__CUDACC__) /* GPU kernels include tensor/half.h and distributions.h before */
+#if defined(__CUDACC__) /* GPU kernels include tensor/half.h and distributions.h before this file */
 #define MOTH_INLINE static __host__ __device__ __forceinline__
 #elif defined(__GNUC__)
 #define MOTH_INLINE static inline __attribute__((always_inline))
@@ -35,15 +35,14 @@ MOTH_INLINE float moth_float_of(uint32_t bits) {
 
 MOTH_INLINE float moth_abs_f32(float x) { return moth_float_of(moth_bits_f32(x) & 0x7fffffffu); }
 
-/* y, which is not negative, with the sign of x: -0 stays -0 */
+/* y >= 0 with the sign of x; the sign of -0 counts. */
 MOTH_INLINE float moth_signed_f32(float y, float x) {
   return moth_float_of(moth_bits_f32(y) | (moth_bits_f32(x) & 0x80000000u));
 }
 
-/* -- exp: overflow and underflow are selected at the end, where it costs least -- */
+/* -- exp: overflow and underflow are selected at the end, where this costs least -- */
 
-/* exp(x) = (1 + t) 2^n for |x| up to 104: returns t; *n becomes the bits of n + bias, which are its
-** lowest. */
+/* exp(x) = (1 + t) 2^n for |x| up to 104. Returns t. The low bits of *n become n + bias. */
 MOTH_INLINE float moth_exp_parts(float x, uint32_t bias, uint32_t *n) {
   const float shift = 12582912.0f + (float)bias; /* rounds to an integer in the low bits */
   float whole = x * 1.44269504f + shift;
@@ -58,15 +57,15 @@ MOTH_INLINE float moth_exp_parts(float x, uint32_t bias, uint32_t *n) {
   return p * (r * r) + r;
 }
 
-/* (1 + t) 2^n for any n from -150 to 128, of bias 254: in two factors, so that only the last one
-** rounds. */
+/* (1 + t) 2^n for any n from -150 to 128, with bias 254. Multiplies by two powers, so that only the
+** last product rounds. */
 MOTH_INLINE float moth_exp_join(float t, uint32_t n) {
   uint32_t half = n >> 1;
   float a = moth_float_of(half << 23);
   return (t * a + a) * moth_float_of((n - half) << 23);
 }
 
-/* exp for x up to 88, for softmax: below -87.3 it is 0. NaN propagates. */
+/* exp for x up to 88, for softmax. Below -87.3 it returns 0. */
 MOTH_INLINE float moth_exp_f32(float x) {
   uint32_t n;
   float t = moth_exp_parts(x, 127, &n), scale = moth_float_of(n << 23);
@@ -82,7 +81,7 @@ MOTH_INLINE float moth_full_exp_f32(float x) {
   return x > 88.75f ? INFINITY : y;
 }
 
-/* exp(x) - 1, at most 1.5 units in the last place; x up to 88 */
+/* exp(x) - 1 for x up to 88; at most 1.5 units in the last place. */
 MOTH_INLINE float moth_less_one_f32(float x) {
   uint32_t n;
   float t = moth_exp_parts(x, 127, &n), scale = moth_float_of(n << 23);
@@ -90,7 +89,7 @@ MOTH_INLINE float moth_less_one_f32(float x) {
   return x < -87.3f ? -1.0f : y;
 }
 
-/* sigmoid(x); *other becomes sigmoid(-x) */
+/* sigmoid(x); *other := sigmoid(-x). */
 MOTH_INLINE float moth_sigmoids_f32(float x, float *other) {
   float e = moth_full_exp_f32(-moth_abs_f32(x)), s = 1.0f / (1.0f + e);
   *other = x < 0 ? s : e * s;
@@ -102,10 +101,10 @@ MOTH_INLINE float moth_sigmoid_f32(float x) {
   return moth_sigmoids_f32(x, &other);
 }
 
-/* Cephes' polynomial near 0, elsewhere 1 - 2 / (exp(2 a) + 1) with the errors of the sum and of
-** the division carried along. Beyond 10, where it is 1, that is computed near 10: small products
-** would be subnormal, which takes processors 10 times as long. (A plain choice of 10 would be moved
-** behind the computation by gcc.) */
+/* Near 0 Cephes' polynomial; elsewhere 1 - 2 / (exp(2 a) + 1), corrected for the errors of the sum
+** and of the division. Above 10 tanh is 1; the code computes it near 10, because subnormal products
+** take processors 10 times as long. (gcc would move a plain selection of 10 after the
+** computation.) */
 MOTH_INLINE float moth_tanh_f32(float x) {
   float a = moth_abs_f32(x), z = a * a, over = (a + a) - 20.0f;
   float p = -5.70498872745e-3f;
@@ -127,7 +126,7 @@ MOTH_INLINE float moth_tanh_f32(float x) {
 
 /* -- log -- */
 
-/* log(1 + f) = f - f^2 / 2 + f^3 p(f): Cephes' p. */
+/* log(1 + f) = f - f^2 / 2 + f^3 p(f), with Cephes' p. */
 MOTH_INLINE float moth_log_series(float f) {
   float p = 7.0376836292e-2f;
   p = p * f - 1.1514610310e-1f;
@@ -141,24 +140,24 @@ MOTH_INLINE float moth_log_series(float f) {
   return p;
 }
 
-/* log(m 2^e), m = 1 + f in [sqrt(1/2), sqrt(2)), for normal x; *f and the exponent's share. */
+/* log(m 2^e) for normal x, where m = 1 + f is in [sqrt(1/2), sqrt(2)). */
 MOTH_INLINE float moth_log_f32(float x) {
   float up = x < 1.17549435e-38f ? x * 8388608.0f : x;
-  uint32_t shifted = moth_bits_f32(up) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
+  uint32_t shifted = moth_bits_f32(up) - 0x3f3504f3u; /* the exponent counts from sqrt(1/2) */
   float e = (float)((int32_t)shifted >> 23);
   e = x < 1.17549435e-38f ? e - 23.0f : e;
   float f = moth_float_of((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
   float y = f * z * moth_log_series(f) + e * -2.12194440e-4f - 0.5f * z;
   y = f + y + e * 0.693359375f;
-  y = x < INFINITY ? y : x; /* NaN too */
+  y = x < INFINITY ? y : x; /* selects NaN, too */
   y = x == 0 ? -INFINITY : y;
   return x < 0 ? NAN : y;
 }
 
 /* -- the error function and the normal distribution -- */
 
-/* erfc(a) exp(a^2) / 2 for a from 0 to 9.5, where exp(-a^2) ends: a polynomial in
-** t = 1 / (1 + 0.4 a), relative error 1e-7. */
+/* erfc(a) exp(a^2) / 2 for a from 0 to 9.5, where exp(-a^2) underflows: a polynomial in t = 1 / (1
+** + 0.4 a), relative error 1e-7. */
 MOTH_INLINE float moth_half_erfcx_f32(float t) {
   float p = 0.0361530087f;
   p = p * t - 0.194335066f;
@@ -186,15 +185,15 @@ MOTH_INLINE float moth_erf_f32(float x) {
   return moth_signed_f32(a < 1.0f ? near : far, x);
 }
 
-/* The normal distribution's tail beyond |x|; *bell becomes exp(-x^2 / 2). */
+/* The normal distribution's tail above |x|; *bell := exp(-x^2 / 2). */
 MOTH_INLINE float moth_tail_f32(float x, float *bell) {
   float a = moth_abs_f32(x);
   *bell = moth_exp_f32(-0.5f * (x * x));
   return *bell * moth_half_erfcx_f32(1.0f / (1.0f + 0.28284271247461901f * a));
 }
 
-/* P(x^2), and Q(x^2) in *below: 1/2 + x P / Q is the share below x, within 2e-7. Fitted up to
-** |x| = 5.2, and to be cut at 0 and 1. */
+/* Returns P(x^2); *below := Q(x^2). 1/2 + x P / Q is the normal distribution function, within 2e-7.
+** Fitted up to |x| = 5.2; the caller clamps to 0 and 1. */
 MOTH_INLINE float moth_share_terms_f32(float x, float *below) {
   float z = x * x;
   z = z > 27.04f ? 27.04f : z;
@@ -213,7 +212,7 @@ MOTH_INLINE float moth_share_terms_f32(float x, float *below) {
   return p;
 }
 
-/* x times the normal distribution function, by half the steps of the tail above; for
+/* x times the normal distribution function; takes half of the steps of moth_tail_f32. For
 ** derivatives. */
 MOTH_INLINE float moth_gelu_f32(float x) {
   float q, p = moth_share_terms_f32(x, &q), share = 0.5f + x * (p / q);

@@ -1,5 +1,5 @@
 /* exp_f64.h -- functions in f64 without branches and without the C library, so that compilers
-** vectorize loops over them; inverse_f64.h has more of them. NaN propagates.
+** vectorize loops over them. inverse_f64.h has more functions. NaN propagates.
 **
 ** Errors, measured at random points, in units in the last place: exp 1.1, expm1 2.3, log 0.9, log2
 ** and log10 1.5, log1p 1.5, tanh 1.4, sigmoid 2.4, sinh and cosh 2.9, erf 1.5, erfc and the normal
@@ -13,7 +13,8 @@
 #include "exp.h"
 
 #define MOTH_LN2 0.69314718055994530942
-#define MOTH_SHIFT_F64 6755399441055744.0 /* adding it leaves an integer in the lowest bits */
+/* x + this has the integer nearest to x in its lowest bits */
+#define MOTH_SHIFT_F64 6755399441055744.0
 
 MOTH_INLINE uint64_t moth_bits_f64(double x) {
   uint64_t bits;
@@ -29,19 +30,19 @@ MOTH_INLINE double moth_double_of(uint64_t bits) {
 
 MOTH_INLINE double moth_abs_f64(double x) { return fabs(x); }
 
-/* x with the upper half of its bits: its products with such numbers are exact. */
+/* The upper half of the bits of x. Products of two such numbers are exact. */
 MOTH_INLINE double moth_high_f64(double x) {
   return moth_double_of(moth_bits_f64(x) & 0xffffffff00000000u);
 }
 
-/* y, which is not negative, with the sign of x */
+/* y >= 0 with the sign of x. */
 MOTH_INLINE double moth_signed_f64(double y, double x) {
   return moth_double_of(moth_bits_f64(y) | (moth_bits_f64(x) & 1ull << 63));
 }
 
 /* -- exp -- */
 
-/* exp(r) - 1 for |r| up to ln(2) / 2 */
+/* exp(r) - 1 for |r| up to ln(2) / 2. */
 MOTH_INLINE double moth_exp_series_f64(double r) {
   double p = 2.5100424157005067e-08;
   p = p * r + 2.7620138719733994e-07;
@@ -56,7 +57,7 @@ MOTH_INLINE double moth_exp_series_f64(double r) {
   return p * (r * r) + r;
 }
 
-/* exp(x) = (1 + t) 2^n: returns t; *n becomes the bits of n + bias, which are its lowest. */
+/* exp(x) = (1 + t) 2^n. Returns t. The low bits of *n become n + bias. */
 MOTH_INLINE double moth_exp_parts_f64(double x, uint64_t bias, uint64_t *n) {
   const double shift = MOTH_SHIFT_F64 + (double)bias;
   double whole = x * 1.4426950408889634074 + shift;
@@ -66,8 +67,8 @@ MOTH_INLINE double moth_exp_parts_f64(double x, uint64_t bias, uint64_t *n) {
                              whole * 1.90821492927058770002e-10);
 }
 
-/* (1 + t) 2^n for any n from -1076 to 1024, of bias 2046: in two factors, so that only the last one
-** rounds. */
+/* (1 + t) 2^n for any n from -1076 to 1024, with bias 2046. Multiplies by two powers, so that only
+** the last product rounds. */
 MOTH_INLINE double moth_exp_join_f64(double t, uint64_t n) {
   const uint64_t half = n >> 1;
   const double a = moth_double_of(half << 52);
@@ -81,18 +82,18 @@ MOTH_INLINE double moth_exp_f64(double x) {
   return moth_exp_join_f64(t, n);
 }
 
-/* exp(x) - 1: below -40 it is -1, above 40 exp(x) */
+/* exp(x) - 1. Below -40 it is -1, above 40 exp(x). */
 MOTH_INLINE double moth_expm1_f64(double x) {
   double low = x < -40.0 ? -40.0 : x, y = low > 710.0 ? 710.0 : low;
   uint64_t n;
   const double t = moth_exp_parts_f64(y, 2046, &n);
   const double far = moth_exp_join_f64(t, n);
-  const double scale = moth_double_of((n - 1023) << 52); /* up to 40 */
+  const double scale = moth_double_of((n - 1023) << 52); /* for x up to 40 */
   const double near = t * scale + (scale - 1.0);
   return x > 40.0 ? far : x == 0 ? x : near;
 }
 
-/* sigmoid(x); *other becomes 1 - sigmoid(x) */
+/* sigmoid(x); *other := 1 - sigmoid(x). */
 MOTH_INLINE double moth_sigmoids_f64(double x, double *other) {
   const double e = moth_exp_f64(-moth_abs_f64(x));
   *other = (x < 0 ? 1.0 : e) / (1.0 + e);
@@ -104,7 +105,7 @@ MOTH_INLINE double moth_sigmoid_f64(double x) {
   return moth_sigmoids_f64(x, &other);
 }
 
-/* Cephes' quotient near 0, elsewhere 1 - 2 / (exp(2 a) + 1). */
+/* Near 0 Cephes' quotient; elsewhere 1 - 2 / (exp(2 a) + 1). */
 MOTH_INLINE double moth_tanh_f64(double x) {
   double a = moth_abs_f64(x), z = a * a;
   double p = (-0.964399179425052238628 * z - 99.2877231001918586564) * z - 1614.68768441708447952;
@@ -114,8 +115,8 @@ MOTH_INLINE double moth_tanh_f64(double x) {
   return moth_signed_f64(a < 0.625 ? near : far, x);
 }
 
-/* Both halves of exp are wanted only where they are near each other; beyond 700, where half of exp
-** fits and exp does not, it is squared. */
+/* sinh(x) from expm1(a). Above 700, exp(a) may overflow although its half does not: the code
+** squares exp(a / 2). */
 MOTH_INLINE double moth_sinh_f64(double x) {
   const double a = moth_abs_f64(x), t = moth_expm1_f64(a > 700.0 ? a * 0.5 : a);
   const double near = 0.5 * (t + t / (t + 1.0)), far = 0.5 * t * t;
@@ -129,7 +130,7 @@ MOTH_INLINE double moth_cosh_f64(double x) {
 
 /* -- log -- */
 
-/* m in [sqrt(1/2), sqrt(2)) of x = m 2^e; below the normal numbers x is taken up first. */
+/* m in [sqrt(1/2), sqrt(2)), where x = m 2^e. Denormal x are scaled up first. */
 MOTH_INLINE double moth_mantissa_f64(double x, double *e) {
   const double up = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x; /* 2^54 */
   const uint64_t shifted = moth_bits_f64(up) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
@@ -138,7 +139,7 @@ MOTH_INLINE double moth_mantissa_f64(double x, double *e) {
   return moth_double_of((shifted & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu);
 }
 
-/* log(1 + f) of x = (1 + f) 2^e as f - *less; fdlibm's series in f / (2 + f). */
+/* log(1 + f) = f - *less, where x = (1 + f) 2^e; fdlibm's series in f / (2 + f). Returns f. */
 MOTH_INLINE double moth_log_parts_f64(double x, double *e, double *less) {
   const double f = moth_mantissa_f64(x, e) - 1.0, s = f / (2.0 + f), z = s * s, half = 0.5 * f * f;
   double p = 1.479819860511658591e-01;
@@ -152,9 +153,9 @@ MOTH_INLINE double moth_log_parts_f64(double x, double *e, double *less) {
   return f;
 }
 
-/* Selects the results for x that is not positive and finite. */
+/* y for positive finite x; the values of log(x) for other x. */
 MOTH_INLINE double moth_log_ends_f64(double y, double x) {
-  y = x < INFINITY ? y : x; /* NaN too */
+  y = x < INFINITY ? y : x; /* selects NaN, too */
   y = x == 0 ? -INFINITY : y;
   return x < 0 ? NAN : y;
 }
@@ -166,7 +167,7 @@ MOTH_INLINE double moth_log_f64(double x) {
                            ((less - e * 1.90821492927058770002e-10) - f), x);
 }
 
-/* The logarithm to another base. Its factors of log(x) and e are given in two halves, so that
+/* The logarithm to another base. The factors of log(x) and of e are sums of two numbers, so that
 ** powers of the base have integer logarithms. */
 MOTH_INLINE double moth_log_by_f64(double x, double by, double by_low, double per_e,
                                    double per_e_low) {
@@ -187,7 +188,7 @@ MOTH_INLINE double moth_log10_f64(double x) {
                          7.508597826552624e-08);
 }
 
-/* log(1 + x), with the rounding error of the sum */
+/* log(1 + x), corrected for the rounding error of the sum. */
 MOTH_INLINE double moth_log1p_f64(double x) {
   const double u = 1.0 + x, lost = (x - (u - 1.0)) / u, y = moth_log_f64(u);
   return x == 0 ? x : x - x == 0 && u > 0 ? y + lost : y;
@@ -195,7 +196,8 @@ MOTH_INLINE double moth_log1p_f64(double x) {
 
 /* -- the error function and the normal distribution -- */
 
-/* exp(-by x^2), by being 1 or 1/2: x^2 would be rounded, so that it is taken in two parts. */
+/* exp(-by x^2), where by is 1 or 1/2. x^2 is a sum of two parts, since rounding it would lose
+** digits. */
 MOTH_INLINE double moth_bell_f64(double x, double by) {
   const double a = moth_abs_f64(x), b = a > 40.0 ? 40.0 : a;
   const double high = moth_double_of(moth_bits_f64(b) & ~0x7ffffffull);
@@ -203,7 +205,7 @@ MOTH_INLINE double moth_bell_f64(double x, double by) {
   return moth_exp_f64(-by * (high * high)) * (1.0 + d * (1.0 + d * (0.5 + d * (1.0 / 6.0))));
 }
 
-/* erf(a) / a - 1 for a below 1 */
+/* erf(a) / a - 1 for a < 1. */
 MOTH_INLINE double moth_erf_near_f64(double a) {
   const double z = a * a;
   double p = -z - 23.95674042487979357721;
@@ -219,12 +221,12 @@ MOTH_INLINE double moth_erf_near_f64(double a) {
   return p / q;
 }
 
-/* erfc(a), by the same; 1 - erf(a) would lose bits. */
+/* erfc(a) from erf; 1 - erf(a) would lose bits. */
 MOTH_INLINE double moth_erfc_near_f64(double a) {
   return 0.5 - ((a - 0.5) + a * moth_erf_near_f64(a));
 }
 
-/* erfc(a) exp(a^2) for a from 1 on */
+/* erfc(a) exp(a^2) for a >= 1. */
 MOTH_INLINE double moth_erfcx_far_f64(double a) {
   double p = 2.46196981473530512524e-10;
   p = p * a + 5.64189564831068821977e-1;
@@ -259,19 +261,19 @@ MOTH_INLINE double moth_erfcx_far_f64(double a) {
 }
 
 MOTH_INLINE double moth_erf_f64(double x) {
-  const double a = moth_abs_f64(x), b = a > 6.0 ? 6.0 : a; /* 1 from there on */
+  const double a = moth_abs_f64(x), b = a > 6.0 ? 6.0 : a; /* erf is 1 from 6 on */
   const double far = 1.0 - moth_bell_f64(b, 1.0) * moth_erfcx_far_f64(b);
   return moth_signed_f64(a < 1.0 ? a + a * moth_erf_near_f64(a) : far, x);
 }
 
 MOTH_INLINE double moth_erfc_f64(double x) {
-  const double a = moth_abs_f64(x), b = a > 40.0 ? 40.0 : a; /* 0 from there on */
+  const double a = moth_abs_f64(x), b = a > 40.0 ? 40.0 : a; /* erfc is 0 from 40 on */
   const double far = moth_bell_f64(b, 1.0) * moth_erfcx_far_f64(b);
   const double tail = a < 1.0 ? moth_erfc_near_f64(a) : far;
   return x < 0 ? 2.0 - tail : tail;
 }
 
-/* The normal distribution's tail beyond |x|; *bell becomes exp(-x^2 / 2). */
+/* The normal distribution's tail above |x|; *bell := exp(-x^2 / 2). */
 MOTH_INLINE double moth_tail_f64(double x, double *bell) {
   const double a = moth_abs_f64(x) * 0.70710678118654752440, b = a > 40.0 ? 40.0 : a;
   *bell = moth_bell_f64(x, 0.5);
@@ -292,12 +294,12 @@ MOTH_INLINE double moth_gelu_f64(double x) { return x * moth_share_f64(x); }
 #define moth_less_one_f64 moth_expm1_f64
 #define moth_log1p_unit_f64 moth_log1p_f64
 
-/* -- sin, cos, tan for |x| up to MOTH_WAVE_FAR_F64; beyond, loops call the C library -- */
+/* -- sin, cos, tan for |x| up to MOTH_WAVE_FAR_F64; for larger x, loops call the C library -- */
 
 #define MOTH_WAVE_FAR_F64 1e6
 
-/* x = n pi/2 + r, |r| up to pi/4: the first parts of pi/2 have 33 bits each, so that products with
-** n are exact. */
+/* x = n pi/2 + r, |r| up to pi/4. Returns r. The first parts of pi/2 have 33 bits each, so that
+** products with n are exact. */
 MOTH_INLINE double moth_turn_f64(double x, uint64_t *n) {
   double whole = x * 0.63661977236758134308 + MOTH_SHIFT_F64;
   *n = moth_bits_f64(whole);
@@ -329,7 +331,7 @@ MOTH_INLINE double moth_cos_series_f64(double r) {
   return w + ((1.0 - w) - half + p * z * z);
 }
 
-/* sin(r + n pi/2) */
+/* sin(r + n pi/2). */
 MOTH_INLINE double moth_wave_f64(double r, uint64_t n) {
   const double s = moth_sin_series_f64(r), c = moth_cos_series_f64(r), y = n & 1 ? c : s;
   return moth_double_of(moth_bits_f64(y) ^ (n & 2) << 62);
@@ -354,7 +356,7 @@ MOTH_INLINE double moth_tan_f64(double x) {
   return x == 0 ? x : y;
 }
 
-/* sin(pi x) / (pi x): the reduction of pi x is exact; from 2^52 on it is 0. */
+/* sin(pi x) / (pi x). The reduction of pi x is exact; from 2^52 on the result is 0. */
 MOTH_INLINE double moth_sinc_f64(double x) {
   const double a = moth_abs_f64(x), half = a * 0.5, twos = (half + MOTH_SHIFT_F64) - MOTH_SHIFT_F64;
   const double t = a < 0x1p52 ? 2.0 * (a - 2.0 * twos) : 0.0, whole = t + MOTH_SHIFT_F64;

@@ -11,8 +11,8 @@ typedef struct parts {
   int32_t *exponent;
 } parts;
 
-/* `digits` bits behind the point, and the exponent of 1/2 as it is stored. Numbers below the normal
-** ones are scaled into these first. */
+/* digits: bits of the fraction; half: the stored exponent of 1/2. Denormal numbers are scaled to
+** normal numbers first. */
 #define EXPONENTS(name, type, uint, sint, digits, half)                                     \
   static void exponents_##name(int64_t i, int64_t end, int thread, const void *arg) {       \
     const parts *p = arg;                                                                   \

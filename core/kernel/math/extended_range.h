@@ -8,13 +8,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* p 2^e: |p| is within 2^-500 .. 2^500, or p is 0, infinite or NaN. */
+/* The number p 2^e. |p| is within 2^-500 .. 2^500, or p is 0, infinite or NaN. */
 typedef struct moth_extended {
   double p;
   int64_t e;
 } moth_extended;
 
-/* Bits of a double without its sign, and limits of such bits. */
+/* The bits of |x|, and limits of such bits. */
 static inline int64_t moth_size_bits(double x) {
   int64_t bits;
   memcpy(&bits, &x, sizeof bits);
@@ -24,7 +24,7 @@ static inline int64_t moth_size_bits(double x) {
 #define MOTH_EXTENDED_MOST ((int64_t)(1023 + 500) << 52)
 #define MOTH_FINITE_MOST (((int64_t)0x7ff << 52) - 1)
 
-/* Negative if bits (one number, or a vector) are not within least .. most. */
+/* Negative if bits (one number or a vector) are not within least .. most. */
 #define MOTH_BITS_OUTSIDE(bits, least, most) (((bits) - (least)) | ((most) - (bits)))
 /* Negative if |x| is not within 2^-500 .. 2^500; negative if x is 0 or not finite. */
 #define MOTH_EXTENDED_OUTSIDE(bits) MOTH_BITS_OUTSIDE(bits, MOTH_EXTENDED_LEAST, MOTH_EXTENDED_MOST)

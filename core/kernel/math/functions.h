@@ -1,9 +1,9 @@
 /* functions.h -- elementwise functions in f32 (f_f32) without branches, so that compilers vectorize
-** loops over them; exp_f64.h and inverse_f64.h have those of f64. Functions that are not in exp.h
-** are computed in f64 and rounded once: half a unit in the last place and the shortest formulas, at
-** half the speed.
+** loops over them. exp_f64.h and inverse_f64.h have the f64 functions. Functions that are not in
+** exp.h are computed in f64 and rounded once: this has an error of half a unit in the last place
+** and the shortest formulas, at half the speed.
 **
-** In a family's list exp(x) is moth_exp_f32 or _f64: see real_math.h.
+** In a family's list exp(x) is moth_exp_f32 or moth_exp_f64: see real_math.h.
 */
 #ifndef MOTH_KERNEL_FUNCTIONS_H
 #define MOTH_KERNEL_FUNCTIONS_H
@@ -11,9 +11,9 @@
 #include "exp.h"
 #include "inverse_f64.h"
 
-/* -- exponentials: those in f64 have relative errors of 1e-10 -- */
+/* -- exponentials: the f64 parts have relative errors of 1e-10 -- */
 
-/* 2^t = (1 + q) 2^n for |t| up to 300: returns q; the low bits of *n are n. */
+/* 2^t = (1 + q) 2^n for |t| up to 300. Returns q; the low bits of *n become n. */
 MOTH_INLINE double moth_wide_exp2(double t, uint64_t *n) {
   double whole = t + 6755399441055744.0;
   *n = moth_bits_f64(whole);
@@ -32,7 +32,7 @@ MOTH_INLINE double moth_wide_two_to(uint64_t n) { /* 2^n */
   return moth_double_of((n + 1023) << 52);
 }
 
-/* Clamps to the range of an f32 and its reciprocal; NaN propagates. */
+/* Clamps t to exponents of an f32 and its reciprocal. NaN propagates. */
 MOTH_INLINE double moth_wide_bound(double t) {
   double low = t < -200.0 ? -200.0 : t;
   return low > 200.0 ? 200.0 : low;
@@ -51,9 +51,9 @@ MOTH_INLINE double moth_wide_expm1(double x) {
   return s * q + (s - 1.0);
 }
 
-/* In f32: 2^x = 2^n (1 + r p), 1 unit in the last place. */
+/* 2^x in f32: 2^n (1 + r p), 1 unit in the last place. */
 MOTH_INLINE float moth_exp2_f32(float x) {
-  float whole = x + 12583166.0f; /* the low bits are those of n + 254 */
+  float whole = x + 12583166.0f; /* the low bits become n + 254 */
   uint32_t n = moth_bits_f32(whole);
   float r = x - (whole - 12583166.0f);
   float p = 1.5252716816162738e-05f;
@@ -82,7 +82,7 @@ MOTH_INLINE float moth_cosh_f32(float x) {
 
 /* -- logarithms -- */
 
-/* f P(f) = log(1 + f), relative error 2e-11, for x = (1 + f) 2^e; x positive and normal. */
+/* f P(f) = log(1 + f), relative error 2e-11, where x = (1 + f) 2^e is positive and normal. */
 MOTH_INLINE double moth_wide_log_parts(double x, double *e) {
   uint64_t shifted = moth_bits_f64(x) + (0x3ff0000000000000u - 0x3fe6a09e667f3bcdu);
   *e = moth_double_of((shifted >> 52) | 0x4330000000000000u) - 4503599627371519.0;
@@ -103,10 +103,10 @@ MOTH_INLINE double moth_wide_log_parts(double x, double *e) {
   return p * f;
 }
 
-/* log(x) * by + e * whole: any base; NaN below 0 */
+/* log(x) * by + e * whole, for any base. NaN for x < 0. */
 MOTH_INLINE float moth_wide_log(double x, double by, double whole) {
   double e, y = moth_wide_log_parts(x, &e) * by + e * whole;
-  y = x < INFINITY ? y : x; /* NaN too */
+  y = x < INFINITY ? y : x; /* selects NaN, too */
   y = x == 0 ? -INFINITY : y;
   return (float)(x < 0 ? NAN : y);
 }
@@ -120,8 +120,8 @@ MOTH_INLINE float moth_log1p_f32(float x) {
   return x < 1e-4f && x > -1e-4f ? x - x * x * (0.5f - x * 0.33333333f) : y;
 }
 
-/* log(1 + t) for t from 0 to 1, in f32: 2 atanh(s) of s = t / (2 + t), which is t less a part;
-** 1.3 units in the last place. */
+/* log(1 + t) for t from 0 to 1, in f32: 2 atanh(s) for s = t / (2 + t), as t minus a term; 1.3
+** units in the last place. */
 MOTH_INLINE float moth_log1p_unit_f32(float t) {
   const float s = t / (2.0f + t), z = s * s;
   float p = 0.14005966f;
@@ -151,8 +151,8 @@ MOTH_INLINE float moth_atanh_f32(float x) {
 
 /* -- trigonometric functions -- */
 
-/* x = n pi/2 + r, |r| up to pi/4, for |x| below 2^29: the parts of pi/2 have 24 bits each, so that
-** products with n are exact. Beyond it the loops take those of C (MOTH_WAVE_FAR). */
+/* x = n pi/2 + r, |r| up to pi/4, for |x| below 2^29. The parts of pi/2 have 24 bits each, so that
+** products with n are exact. Above MOTH_WAVE_FAR the loops call C's functions. */
 #define MOTH_WAVE_FAR 1e8f
 
 MOTH_INLINE double moth_wide_turn(double x, uint64_t *n) {
@@ -183,15 +183,15 @@ MOTH_INLINE double moth_wide_cos(double r) {
   return p * z + 1.0;
 }
 
-/* sin(r + n pi/2) */
+/* sin(r + n pi/2). */
 MOTH_INLINE double moth_wide_wave(double r, uint64_t n) {
   double s = moth_wide_sin(r), c = moth_wide_cos(r), y = n & 1 ? c : s;
   return moth_double_of(moth_bits_f64(y) ^ (n & 2) << 62);
 }
 
-/* sin(x), and for `half` of 1/2 cos(x): of x = n pi + r, |r| up to pi/2 and a little, where n is
-** `half` below an integer. The first part of pi has 27 bits, so that its products with n are exact;
-** relative error of the series 3e-11. */
+/* sin(x) for half = 0, cos(x) for half = 1/2. x = n pi + r, where n + half is an integer and |r| is
+** at most slightly above pi/2. The first part of pi has 27 bits, so that its products with n are
+** exact. Relative error of the series: 3e-11. */
 MOTH_INLINE float moth_wide_sine(double x, double half) {
   const double over = x * 0.31830988618379067154;
   const double whole = (half == 0.0 ? over : over + half) + MOTH_SHIFT_F64;
@@ -203,7 +203,7 @@ MOTH_INLINE float moth_wide_sine(double x, double half) {
   p = p * z - 0.00019840868221527143;
   p = p * z + 0.008333331108739695;
   p = p * z - 0.1666666662615391;
-  return (float)(s * (p * z + 1.0)); /* -0 stays -0 */
+  return (float)(s * (p * z + 1.0)); /* keeps -0 */
 }
 
 MOTH_INLINE float moth_sin_f32(float x) { return moth_wide_sine(x, 0.0); }
@@ -217,7 +217,7 @@ MOTH_INLINE float moth_tan_f32(float x) {
   return x == 0 ? x : y;
 }
 
-/* sin(pi x) / (pi x): the reduction of pi x is exact; from 2^24 on it is 0. */
+/* sin(pi x) / (pi x). The reduction of pi x is exact; from 2^24 on the result is 0. */
 MOTH_INLINE float moth_sinc_f32(float x) {
   double t = x < 16777216.0f && x > -16777216.0f ? 2.0 * x : 0.0;
   double whole = t + 6755399441055744.0;
@@ -245,7 +245,7 @@ MOTH_INLINE float moth_arc_f32(float s) {
   return s == 1 ? 0.785398163397448310f : y;
 }
 #define MOTH_PI_2_F32 1.57079637050628662f
-#define MOTH_PI_2_LOW_F32 -4.37113900018624283e-8f /* pi / 2 less that */
+#define MOTH_PI_2_LOW_F32 -4.37113900018624283e-8f /* pi / 2 minus its f32 */
 
 MOTH_INLINE float moth_atan_f32(float x) {
   float a = moth_abs_f32(x), over = 1.0f / a, t = moth_arc_f32(a > 1 ? over : a);
@@ -253,7 +253,7 @@ MOTH_INLINE float moth_atan_f32(float x) {
   return moth_signed_f32(a > 1 ? far : t, x);
 }
 
-/* asin(t) for t from 0 to 1/2; z = t^2 */
+/* asin(t) for t from 0 to 1/2; z = t^2. */
 MOTH_INLINE double moth_wide_asin(double t, double z) {
   double p = 0.034951502053584889;
   p = p * z + 0.0072238738099431547;
@@ -279,11 +279,11 @@ MOTH_INLINE float moth_acos_f32(float x) {
   return (float)(a > 0.5 ? far : 1.57079632679489661923 - (x < 0 ? -y : y));
 }
 
-/* atan of the smaller over the larger, then the quadrant. */
+/* The arctangent of the smaller size over the larger one, moved to the quadrant. */
 MOTH_INLINE float moth_atan2_f32(float y, float x) {
   float a = moth_abs_f32(y), b = moth_abs_f32(x);
   float high = a > b ? a : b, low = a > b ? b : a, r = low / high;
-  r = a == b ? 1.0f : r; /* of two infinities */
+  r = a == b ? 1.0f : r; /* 1 for two infinities */
   r = high == 0 ? 0.0f : r;
   uint32_t minus = moth_bits_f32(x) & 0x80000000u;
   float t = moth_arc_f32(r);
@@ -306,21 +306,23 @@ MOTH_INLINE float moth_pow_f32(float x, float y) {
   double e, l = moth_wide_log_parts(a, &e) * 1.4426950408889634074 + e;
   double t = moth_wide_bound(y * l);
   float f = (float)moth_wide_pow2(t);
-  /* which numbers are integers, and even: from 2^23 and from 2^24 on all are */
+  /* Finds which y are integers, and even: from 2^23 on all are integers, from 2^24 on all are
+  ** even. */
   float size = moth_abs_f32(y), half = 0.5f * size;
   float near = (size + 8388608.0f) - 8388608.0f, near_half = (half + 8388608.0f) - 8388608.0f;
   near = size < 8388608.0f ? near : size;
   near_half = half < 8388608.0f ? near_half : half;
   uint32_t minus = moth_bits_f32(x) & 0x80000000u;
   uint32_t odd = (near_half == half ? 0u : 0x80000000u) & (near == size ? 0x80000000u : 0u);
-  float zero = y < 0 ? INFINITY : 0.0f, far = y < 0 ? 0.0f : INFINITY; /* of 0, of infinity */
-  float beyond = a < 1 ? zero : far; /* where y is infinite */
+  /* results for x = 0 and for infinite x */
+  float zero = y < 0 ? INFINITY : 0.0f, far = y < 0 ? 0.0f : INFINITY;
+  float beyond = a < 1 ? zero : far; /* the result for infinite y */
   f = a == 0 ? zero : f;
   f = a == INFINITY ? far : f;
   f = size == INFINITY ? beyond : f;
   f = (size == INFINITY ? a : 0.0f) == 1 ? 1.0f : f;
   f = moth_float_of(moth_bits_f32(f) ^ (minus & odd));
-  float broken = near == size ? f : NAN; /* of x below 0 */
+  float broken = near == size ? f : NAN; /* the result for x < 0 */
   broken = a < INFINITY ? broken : f;
   f = x < 0 ? broken : f;
   f = x != x ? x : f;
@@ -329,7 +331,8 @@ MOTH_INLINE float moth_pow_f32(float x, float y) {
   return x == 1 ? 1.0f : f;
 }
 
-/* exp(-a^2) times a polynomial in 1 / (1 + 0.4 a), relative error 2e-9; beyond 10.2 it is 0. */
+/* exp(-a^2) times a polynomial in 1 / (1 + 0.4 a), relative error 2e-9. Above 10.2 the result is
+** 0. */
 MOTH_INLINE float moth_erfc_f32(float x) {
   double a = moth_abs_f32(x);
   a = a > 10.4 ? 10.4 : a;

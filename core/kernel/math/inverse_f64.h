@@ -1,5 +1,5 @@
-/* inverse_f64.h -- more functions in f64, as exp_f64.h: inverse trigonometric and hyperbolic
-** functions, and powers.
+/* inverse_f64.h -- more functions like those of exp_f64.h: inverse trigonometric and hyperbolic
+** functions, and powers, in f64.
 **
 ** Errors, measured at random points, in units in the last place: asin, acos, asinh, hypot, exp2 and
 ** pow 1.5, atan and atan2 2.5, acosh 3, atanh 3.5. Methods and coefficients: fdlibm (Sun
@@ -12,9 +12,9 @@
 
 #define MOTH_PI_2_LOW 6.12323399573676603587e-17 /* pi/2 minus its f64 */
 
-/* -- of angles -- */
+/* -- inverse trigonometric functions -- */
 
-/* atan(a) for a from 0 on, from atan of at most sqrt(2) - 1 */
+/* atan(a) for a >= 0, reduced to the arctangent of at most sqrt(2) - 1. */
 MOTH_INLINE double moth_arc_f64(double a) {
   const double over = a > 2.41421356237309504880 ? -1.0 : a > 0.41421356237309504880 ? a - 1.0 : a;
   const double under = a > 2.41421356237309504880 ? a : a > 0.41421356237309504880 ? a + 1.0 : 1.0;
@@ -40,14 +40,14 @@ MOTH_INLINE double moth_atan_f64(double x) {
 
 MOTH_INLINE double moth_atan2_f64(double y, double x) {
   const double a = moth_abs_f64(y), b = moth_abs_f64(x), r = a / b;
-  double t = moth_arc_f64(a == b ? 1.0 : r); /* 1: of two infinities */
+  double t = moth_arc_f64(a == b ? 1.0 : r); /* 1 for two infinities */
   t = a == 0 ? 0.0 : t;
   t = moth_bits_f64(x) >> 63 ? 3.14159265358979323846 - (t - 2.0 * MOTH_PI_2_LOW) : t;
   t = moth_signed_f64(t, y);
   return x != x ? x : y != y ? y : t;
 }
 
-/* (asin(t) - t) / t of z = t^2 up to 1/4 */
+/* (asin(t) - t) / t for z = t^2 up to 1/4. */
 MOTH_INLINE double moth_asin_rest_f64(double z) {
   double p = 3.47933107596021167570e-05;
   p = p * z + 7.91534994289814532176e-04;
@@ -62,9 +62,9 @@ MOTH_INLINE double moth_asin_rest_f64(double z) {
   return p * z / (q * z + 1.0);
 }
 
-/* The error of the upper half of the root t of z */
+/* The error of the upper half `high` of the root t of z. */
 MOTH_INLINE double moth_root_rest_f64(double z, double t, double high) {
-  return (z - high * high) / (t + high + 1e-300); /* 0 of 0 */
+  return (z - high * high) / (t + high + 1e-300); /* 0 / 0 must be 0 */
 }
 
 MOTH_INLINE double moth_asin_f64(double x) {
@@ -87,7 +87,7 @@ MOTH_INLINE double moth_acos_f64(double x) {
   return a > 0.5 ? far : near;
 }
 
-/* -- of hyperbolas; where x^2 would be too large they are log(2 x) -- */
+/* -- inverse hyperbolic functions: log(2 x) where x^2 would overflow -- */
 
 #define MOTH_LARGE_F64 1e150
 
@@ -112,7 +112,7 @@ MOTH_INLINE double moth_atanh_f64(double x) {
 
 /* -- powers -- */
 
-/* The larger of both is taken to about 1 first, by a power of two. */
+/* Scales both numbers by a power of two first, so that the larger one is about 1. */
 MOTH_INLINE double moth_hypot_f64(double x, double y) {
   const double a = moth_abs_f64(x), b = moth_abs_f64(y), most = a > b ? a : b;
   const double low = most < 0x1p-1020 ? 0x1p-1020 : most, near = low > 0x1p1020 ? 0x1p1020 : low;
@@ -122,7 +122,7 @@ MOTH_INLINE double moth_hypot_f64(double x, double y) {
   return a == INFINITY || b == INFINITY ? INFINITY : r;
 }
 
-/* log2(x) of positive x as a sum of two: the upper half of the bits, and *low */
+/* log2(x) for positive x as a sum: returns the upper half of the bits; the rest is *low. */
 MOTH_INLINE double moth_log2_parts_f64(double x, double *low) {
   double e;
   const double m = moth_mantissa_f64(x, &e), f = m - 1.0, per = 1.0 / (m + 1.0), s = f * per;
@@ -147,7 +147,7 @@ MOTH_INLINE double moth_log2_parts_f64(double x, double *low) {
   return high;
 }
 
-/* 2^(t + less) for t within bounds and little more or less */
+/* 2^(t + less); t is within bounds, and `less` is small. */
 MOTH_INLINE double moth_exp2_sum_f64(double t, double less) {
   const double shift = MOTH_SHIFT_F64 + 2046.0, whole = t + shift, r = t - (whole - shift);
   return moth_exp_join_f64(moth_exp_series_f64(r * MOTH_LN2 + less * MOTH_LN2),
@@ -159,7 +159,7 @@ MOTH_INLINE double moth_exp2_f64(double x) {
   return moth_exp2_sum_f64(low > 1025.0 ? 1025.0 : low, 0.0);
 }
 
-/* |x|^y, of positive x that is not infinite */
+/* a^y for positive finite a. */
 MOTH_INLINE double moth_power_f64(double a, double y) {
   const double least = y < -0x1p65 ? -0x1p65 : y, by = least > 0x1p65 ? 0x1p65 : least;
   double log_low;
@@ -171,21 +171,23 @@ MOTH_INLINE double moth_power_f64(double a, double y) {
 
 MOTH_INLINE double moth_pow_f64(double x, double y) {
   const double a = moth_abs_f64(x), size = moth_abs_f64(y), half = 0.5 * size;
-  /* which numbers are integers, and even: from 2^52 and from 2^53 on all are */
+  /* Finds which y are integers, and even: from 2^52 on all are integers, from 2^53 on all are
+  ** even. */
   double near = (size + 0x1p52) - 0x1p52, near_half = (half + 0x1p52) - 0x1p52;
   near = size < 0x1p52 ? near : size;
   near_half = half < 0x1p52 ? near_half : half;
   const uint64_t minus = moth_bits_f64(x) & 1ull << 63;
   const uint64_t odd = (near_half == half ? 0u : 1ull << 63) & (near == size ? 1ull << 63 : 0u);
-  const double zero = y < 0 ? INFINITY : 0.0, far = y < 0 ? 0.0 : INFINITY; /* of 0, infinity */
-  const double beyond = a < 1 ? zero : far; /* where y is infinite */
+  /* results for x = 0 and for infinite x */
+  const double zero = y < 0 ? INFINITY : 0.0, far = y < 0 ? 0.0 : INFINITY;
+  const double beyond = a < 1 ? zero : far; /* the result for infinite y */
   double f = moth_power_f64(a, y);
   f = a == 0 ? zero : f;
   f = a == INFINITY ? far : f;
   f = size == INFINITY ? beyond : f;
   f = (size == INFINITY ? a : 0.0) == 1 ? 1.0 : f;
   f = moth_double_of(moth_bits_f64(f) ^ (minus & odd));
-  double broken = near == size ? f : NAN; /* of x below 0 */
+  double broken = near == size ? f : NAN; /* the result for x < 0 */
   broken = a < INFINITY ? broken : f;
   f = x < 0 ? broken : f;
   f = x != x ? x : f;

@@ -4,7 +4,7 @@
 
 #include "elementwise.h"
 
-const moth_loops *moth_map_at(int64_t number);     /* NULL: no such number */
-int64_t moth_map_number(const moth_loops *loops); /* -1: in no family */
+const moth_loops *moth_map_at(int64_t number);     /* NULL: there is no such number */
+int64_t moth_map_number(const moth_loops *loops); /* -1: the loops are in no family */
 
 #endif

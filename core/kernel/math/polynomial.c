@@ -3,8 +3,8 @@
 */
 #include "polynomial.h"
 
-/* The polynomial of degree k + 1 is (a x + b) times that of degree k, less c times the one before;
-** of degree 1 it is a x + b. */
+/* The polynomial of degree k + 1 is (a x + b) times that of degree k, minus c times that of degree
+** k - 1; the polynomial of degree 1 is a x + b. */
 typedef struct moth_recurrence {
   double a, b, c;
 } moth_recurrence;
@@ -20,7 +20,7 @@ INLINED moth_recurrence moth_polynomial_step(int kind, int64_t degree) {
     case MOTH_HERMITE_HE: return (moth_recurrence){1, 0, k};
     case MOTH_LAGUERRE_L:
       return (moth_recurrence){-1 / (k + 1), (2 * k + 1) / (k + 1), k / (k + 1)};
-    default: return (moth_recurrence){(2 * k + 1) / (k + 1), 0, k / (k + 1)}; /* Legendre's */
+    default: return (moth_recurrence){(2 * k + 1) / (k + 1), 0, k / (k + 1)}; /* Legendre */
   }
 }
 

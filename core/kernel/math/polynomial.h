@@ -9,7 +9,7 @@ enum {
   MOTH_HERMITE_H, MOTH_HERMITE_HE, MOTH_LAGUERRE_L, MOTH_LEGENDRE_P
 };
 
-/* Its numbers: the family, the degree, and whether its argument is 2 x - 1. */
+/* Its three numbers are the family, the degree, and 1 if the argument is 2 x - 1. */
 extern const moth_loops moth_polynomial[1];
 
 #endif

@@ -4,8 +4,8 @@
 TARGET static void NAME(polynomial)(int64_t n, char *const *at, const int64_t *step,
                                     const void *arg) {
   enum { BLOCK = 16 * MOTH_VECTOR };
-  if (moth_unfit(n, step, 2, sizeof(REAL))) {
-    moth_together(n, at, step, arg, 2, sizeof(REAL), 0, NAME(polynomial));
+  if (moth_needs_blocks(n, step, 2, sizeof(REAL))) {
+    moth_run_blocks(n, at, step, arg, 2, sizeof(REAL), 0, NAME(polynomial));
     return;
   }
   const REAL *number = arg;

@@ -1,6 +1,6 @@
-/* real_math.h -- in the files that compile a family of elementwise functions, exp(x) and related
-** functions are those of functions.h, for the type `real` of the current loop. Functions that are
-** not here, such as floor(x), are <tgmath.h>'s.
+/* real_math.h -- defines exp(x) and related functions, in files that compile a family of
+** elementwise functions, as the functions of functions.h for the type `real` of the current loop.
+** Functions that are not defined here, such as floor(x), are those of <tgmath.h>.
 */
 #ifndef MOTH_KERNEL_REAL_MATH_H
 #define MOTH_KERNEL_REAL_MATH_H

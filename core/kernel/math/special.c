@@ -8,9 +8,9 @@
 #include "special_derivatives.h"
 #include "tail_loops.h"
 
-/* C's lgamma writes a global, which threads share. */
+/* C's lgamma writes a global variable, which threads share. */
 static double moth_lgamma_f64(double x) {
-#ifdef _WIN32 /* there it writes none */
+#ifdef _WIN32 /* Windows' lgamma writes no global variable */
   return lgamma(x);
 #else
   int sign;

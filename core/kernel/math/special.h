@@ -5,8 +5,8 @@
 #include "op/special.h"
 #include "elementwise.h"
 
-/* The functions of bessel_of, sin(x) / x, first derivatives and separate gradients. They are not in
-** maps.h, whose numbers devices share: devices do not have them. */
+/* Bessel functions, sin(x) / x, first derivatives and separate gradients. These are not in maps.h,
+** because its numbers are also those of devices, which do not have these functions. */
 #define BESSEL_WAVE(F, name, kind, n)                 \
   F(WAVE, bessel_##name, FOR_REAL(moth_##name)(x), (real)moth_bessel_at(kind, n, (double)x))
 #define BESSEL_FUNCTIONS(F)                                              \
@@ -28,7 +28,8 @@
   F(CURVE, sinc_first, FOR_REAL(moth_sinc_first)(x))                 \
   F(CURVE, erfcx_first, FOR_REAL(moth_erfcx_first)(x))               \
   F(CURVE, log_ndtr_first, FOR_REAL(moth_log_ndtr_first)(x))
-/* x: the gradient of logit(y), clamped to a .. b; c: the gradient outside. */
+/* The gradient of logit(y), where x is dy. Outside a .. b, where logit clamps y, the result is
+** c. */
 #define LOGIT_BACK(F) F(REAL, logit_back, y < a || y > b ? c : x / (y * (1 - y)))
 
 typedef struct moth_special_loops {

@@ -1,8 +1,8 @@
-/* special_bessel.h -- Bessel functions of order 0 and 1, and Airy functions, in f64, as
-** special_rare.h.
+/* special_bessel.h -- Bessel functions of order 0 and 1, and Airy functions, in f64; see
+** special_rare.h for the conventions.
 **
-** Power series where they are short and accurate. Beyond, integrals over the path of steepest
-** descent: the integrand falls like exp(-v^2 / 2), and its sum in steps of h equals the integral up
+** Power series where they are short and accurate; elsewhere integrals over the path of steepest
+** descent. The integrand falls like exp(-v^2 / 2), and its sum in steps of h equals the integral up
 ** to exp(-2 pi d / h), where d is the distance from the path to the nearest singularity (Abramowitz
 ** and Stegun 9.6.23, 10.4.32; Trefethen and Weideman, "The exponentially convergent trapezoidal
 ** rule", 2014).
@@ -12,15 +12,15 @@
 
 #include "special_real.h"
 
-/* The sums of powers for 0 < x < 2: J_n and Y_n if sign is -1, I_n and K_n if it is 1; the second
-** only if it is wanted. */
+/* Power series for 0 < x < 2: J_n and Y_n if sign is -1, I_n and K_n if it is 1. second = NULL
+** skips the second function. */
 MOTH_SPECIAL void moth_bessel_powers(int n, double sign, double x, double *first, double *second) {
   const double by[2][13] = { /* 1 / (k (k + n)) */
     {1.0 / 1, 1.0 / 4, 1.0 / 9, 1.0 / 16, 1.0 / 25, 1.0 / 36, 1.0 / 49, 1.0 / 64, 1.0 / 81,
       1.0 / 100, 1.0 / 121, 1.0 / 144, 1.0 / 169},
     {1.0 / 2, 1.0 / 6, 1.0 / 12, 1.0 / 20, 1.0 / 30, 1.0 / 42, 1.0 / 56, 1.0 / 72, 1.0 / 90,
       1.0 / 110, 1.0 / 132, 1.0 / 156, 1.0 / 182}};
-  const double psi[2][14] = { /* of k + 1 and of k + n + 1 */
+  const double psi[2][14] = { /* digamma of k + 1 and of k + n + 1 */
     {-1.154431329803065721, 0.8455686701969342787, 1.8455686701969342787, 2.5122353368636009454,
       3.0122353368636009454, 3.4122353368636009454, 3.7455686701969342787, 4.0312829559112199930,
       4.2812829559112199930, 4.5035051781334422152, 4.7035051781334422152, 4.8853233599516240334,
@@ -41,13 +41,13 @@ MOTH_SPECIAL void moth_bessel_powers(int n, double sign, double x, double *first
     sum += term;
     sums += psi[n][k + 1] * term;
   }
-  const double log_half = log(x) - 0.69314718055994530942; /* half of the least number is 0 */
+  const double log_half = log(x) - 0.69314718055994530942; /* x / 2 may underflow to 0 */
   *first = sum;
   if (sign < 0) *second = (2 * log_half * sum - sums - (n ? 1 / half : 0)) / SPECIAL_PI;
   else *second = n ? 1 / x + log_half * sum - 0.5 * sums : 0.5 * sums - log_half * sum;
 }
 
-/* exp(-v^2 / 2) at the steps of the path, half of it at the first. */
+/* exp(-v^2 / 2) at the steps of the path; half of it at the first step. */
 MOTH_SPECIAL double moth_bessel_weight(int k) {
   const double weights[] = {
       0.5, 0.9523447998951764, 0.82257756239866464, 0.64438872482519527, 0.45783336177161427,
@@ -62,7 +62,7 @@ MOTH_SPECIAL double moth_bessel_weight(int k) {
   return weights[k];
 }
 
-/* exp(x) K_n(x) for x >= 2, all terms positive. */
+/* exp(x) K_n(x) for x >= 2. All terms are positive. */
 MOTH_SPECIAL double moth_bessel_k_far(int n, double x) {
   const double h = 0.3125;
   double sum = 0.5 / sqrt(x);
@@ -73,7 +73,7 @@ MOTH_SPECIAL double moth_bessel_k_far(int n, double x) {
   return h * sum;
 }
 
-/* exp(x) K_n(x), or K_n(x) */
+/* exp(x) K_n(x) if scaled, else K_n(x). */
 MOTH_SPECIAL double moth_bessel_k(int n, int scaled, double x) {
   double first, second;
   if (!(x > 0)) return x == 0 ? (double)INFINITY : (double)NAN;
@@ -82,7 +82,8 @@ MOTH_SPECIAL double moth_bessel_k(int n, int scaled, double x) {
   return (scaled ? exp(x) : 1) * second;
 }
 
-/* J_n(x) for which = 0, Y_n(x) for 1: parts of Hankel's function, K_n(-ix) but for a factor. */
+/* J_n(x) for which = 0, Y_n(x) for which = 1. They are parts of Hankel's function, which is
+** K_n(-ix) times a factor. */
 MOTH_SPECIAL double moth_bessel_jy(int n, int which, double x) {
   const double h = 0.3125, size = fabs(x), turn = n && x < 0 ? -1 : 1;
   if (x != x || (which && x < 0)) return (double)NAN;
@@ -107,39 +108,40 @@ MOTH_SPECIAL double moth_bessel_jy(int n, int which, double x) {
 }
 
 /* The Airy function Ai, or its derivative. */
-MOTH_SPECIAL double moth_airy(int slope, double x) {
+MOTH_SPECIAL double moth_airy(int derivative, double x) {
   const double size = fabs(x), root = sqrt(size), zeta = 2.0 / 3 * size * root, h = 0.125;
   if (x != x) return x;
-  if (isinf(x)) return slope && x < 0 ? (double)NAN : 0;
-  if (size < 1) { /* of f = 1 + x^3/6 + ... and g = x + x^4/12 + ... */
+  if (isinf(x)) return derivative && x < 0 ? (double)NAN : 0;
+  if (size < 1) { /* the series f = 1 + x^3/6 + ... and g = x + x^4/12 + ... */
     const double cube = x * x * x;
-    double f = slope ? 0.5 * x * x : 1, g = slope ? 1 : x, sum_f = f, sum_g = g;
+    double f = derivative ? 0.5 * x * x : 1, g = derivative ? 1 : x, sum_f = f, sum_g = g;
     for (int k = 1; k <= 8; k++) {
       const int m = 3 * k;
-      f *= cube / (slope ? m * (m + 2.0) : m * (m - 1.0));
-      g *= cube / (slope ? m * (m - 2.0) : m * (m + 1.0));
+      f *= cube / (derivative ? m * (m + 2.0) : m * (m - 1.0));
+      g *= cube / (derivative ? m * (m - 2.0) : m * (m + 1.0));
       sum_f += f;
       sum_g += g;
     }
     return 0.35502805388781723926 * sum_f - 0.25881940379280679841 * sum_g;
   }
-  /* Ai(z) = exp(-zeta) / pi int exp(-sqrt(z) s^2) cos(s^3 / 3) ds; Ai(-x) = 2 Re(w Ai(w x)) with
-     w = exp(i pi / 3), whose square root is c + id. */
+  /* Ai(z) = exp(-zeta) / pi int exp(-sqrt(z) s^2) cos(s^3 / 3) ds, and Ai(-x) = 2 Re(w Ai(w x))
+  ** with w = exp(i pi / 3), whose square root is c + id. */
   const double c = x > 0 ? 1 : 0.86602540378443864676, d = x > 0 ? 0 : 0.5;
   const double scale = 1 / sqrt(root);
   double real = 0, imaginary = 0;
   for (int k = 0; k <= 54; k++) {
     const double v = k * h, s = v * scale, turn = d * v * v;
     const double weight = (k ? 1 : 0.5) * exp(-c * v * v) * cos(s * s * s / 3);
-    const double p = slope ? c * root + 0.5 * c * s * s / root : 1;
-    const double q = slope ? d * root - 0.5 * d * s * s / root : 0; /* 1 / (c + id) = c - id */
+    const double p = derivative ? c * root + 0.5 * c * s * s / root : 1;
+    const double q = derivative ? d * root - 0.5 * d * s * s / root : 0; /* 1 / (c + id) = c - id */
     real += weight * (p * cos(turn) + q * sin(turn));
     imaginary += weight * (q * cos(turn) - p * sin(turn));
   }
   const double by = h * scale / SPECIAL_PI;
-  if (x > 0) return (slope ? -by : by) * exp(-zeta) * real;
-  /* w exp(-i zeta) (real + i imaginary); the derivative of Ai(wx) has another w, and -1 twice */
-  const double angle = zeta - SPECIAL_PI / 3 * (slope ? 2 : 1);
+  if (x > 0) return (derivative ? -by : by) * exp(-zeta) * real;
+  /* w exp(-i zeta) (real + i imaginary). The derivative of Ai(wx) has another factor w and changes
+  ** its sign twice. */
+  const double angle = zeta - SPECIAL_PI / 3 * (derivative ? 2 : 1);
   return 2 * by * (cos(angle) * real + sin(angle) * imaginary);
 }
 

@@ -1,10 +1,10 @@
 /* special_derivatives.h -- n-th derivatives, in f64, of functions for which division by x or
 ** differences of nearly equal numbers would lose digits: sin(x) / x, Bessel functions, the tails of
-** the normal distribution. As special_rare.h.
+** the normal distribution. See special_rare.h for the conventions.
 **
-** sin(x) / x: powers near 0, u f_n + n f_(n-1) = sin^(n)(u) beyond. Bessel functions: sums of those
-** of neighboring orders (Abramowitz and Stegun 9.1.31, 9.6.29). Tails: with Mills' ratio m(z) =
-** exp(z^2 / 2) int_z exp(-t^2 / 2) dt = 1 / (z + r_1) and r_k = k / (z + r_(k+1)), the n-th
+** sin(x) / x: powers near 0; elsewhere u f_n + n f_(n-1) = sin^(n)(u). Bessel functions: sums of
+** functions of neighboring orders (Abramowitz and Stegun 9.1.31, 9.6.29). Tails: with Mills' ratio
+** m(z) = exp(z^2 / 2) int_z exp(-t^2 / 2) dt = 1 / (z + r_1) and r_k = k / (z + r_(k+1)), the n-th
 ** derivative of m is (-1)^n m r_1 ... r_n.
 */
 #ifndef MOTH_KERNEL_SPECIAL_DERIVATIVES_H
@@ -13,12 +13,12 @@
 #include "special_bessel.h"
 #include "special_rare.h"
 
-enum { SPECIAL_ORDERS = 16 }; /* derivatives up to this one */
+enum { SPECIAL_ORDERS = 16 }; /* the highest derivative */
 
-/* -- sin(x) / x, or of pi x -- */
+/* -- sin(u) / u for u = x and for u = pi x -- */
 
-/* sin(u + n pi / 2) of u = x, or of u = pi x with an exact reduction. */
-MOTH_SPECIAL double moth_turned_sine(int n, int turns, double x) {
+/* sin(u + n pi / 2) for u = x, or for u = pi x with an exact reduction. */
+MOTH_SPECIAL double moth_shifted_sine(int n, int turns, double x) {
   double sign = 1, u = x;
   if (turns) {
     const double whole = rint(x);
@@ -48,14 +48,14 @@ MOTH_SPECIAL double moth_sinc_slope_f64(double order, double turns, double x) {
     }
     return by * y;
   }
-  y = moth_turned_sine(0, turns != 0, size) / u;
-  for (int k = 1; k <= n; k++) y = (moth_turned_sine(k, turns != 0, size) - k * y) / u;
+  y = moth_shifted_sine(0, turns != 0, size) / u;
+  for (int k = 1; k <= n; k++) y = (moth_shifted_sine(k, turns != 0, size) - k * y) / u;
   return by * y;
 }
 
 /* -- Bessel functions -- */
 
-/* The functions of order m from 0 on, x > 0: J, Y, K and exp(x) K by `family`. */
+/* The function of order m >= 0 at x > 0; `family` chooses J, Y, K or exp(x) K. */
 MOTH_SPECIAL double moth_bessel_order(int family, int m, double x) {
   if (family == 0 && x < 4) {
     const double square = -0.25 * x * x;
@@ -77,7 +77,7 @@ MOTH_SPECIAL double moth_bessel_order(int family, int m, double x) {
   return y;
 }
 
-/* exp(-x) I_m(x) for x >= 0, differentiated n times where x is large. */
+/* The n-th derivative of exp(-x) I_m(x) for large x. */
 MOTH_SPECIAL double moth_bessel_i_far(int m, int n, double x) {
   double c = 1 / sqrt(2 * SPECIAL_PI), sum = 0;
   for (int k = 0; k <= 30; k++) { /* c x^(-k - 1/2) */
@@ -91,7 +91,7 @@ MOTH_SPECIAL double moth_bessel_i_far(int m, int n, double x) {
   return sum;
 }
 
-MOTH_SPECIAL double moth_bessel_i_order(int m, double x) { /* exp(-x) I_m(x) */
+MOTH_SPECIAL double moth_bessel_i_order(int m, double x) { /* exp(-x) I_m(x) for x >= 0. */
   if (isinf(x)) return 0;
   if (x > 30) return moth_bessel_i_far(m, 0, x);
   double term = exp(-x), sum;
@@ -102,14 +102,14 @@ MOTH_SPECIAL double moth_bessel_i_order(int m, double x) { /* exp(-x) I_m(x) */
   return sum;
 }
 
-/* The n-th derivative by those of orders m - n to m + n; `family` 4 is exp(-x) I. */
+/* The n-th derivative, as a sum of functions of orders m - n to m + n. `family` 4 is exp(-x) I. */
 MOTH_SPECIAL double moth_bessel_mix(int family, int m, int n, double x) {
   double sum = 0, choose = 1;
   if (n == 1 && m == 0)
     return family == 4 ? moth_bessel_i_order(1, x) : -moth_bessel_order(family, 1, x);
   if (n == 1 && m == 1 && family < 4) {
     const double zero = moth_bessel_order(family, 0, x), one = moth_bessel_order(family, 1, x);
-    const double over = family || x > 1e-150 ? one / x : 0.5; /* J at and next to 0 */
+    const double over = family || x > 1e-150 ? one / x : 0.5; /* for J at 0 and next to 0 */
     return (family < 2 ? zero : -zero) - over;
   }
   for (int k = 0; k <= n; k++) {
@@ -122,8 +122,8 @@ MOTH_SPECIAL double moth_bessel_mix(int family, int m, int n, double x) {
   return ldexp(family == 2 || family == 3 ? ((n & 1) ? -sum : sum) : sum, -n);
 }
 
-/* That of exp(x) K_m(x): from x = 2 on by the integral's terms, each of which is differentiated. */
-MOTH_SPECIAL double moth_bessel_k_slope(int m, int n, double x) {
+/* The n-th derivative of exp(x) K_m(x). From x = 2 on, differentiates each term of the integral. */
+MOTH_SPECIAL double moth_bessel_k_derivative(int m, int n, double x) {
   const double h = 0.3125;
   double sum = 0, choose = 1;
   if (isinf(x)) return 0;
@@ -148,8 +148,8 @@ MOTH_SPECIAL double moth_bessel_k_slope(int m, int n, double x) {
   return h * sum;
 }
 
-/* That of exp(-|x|) I_m(x) for x >= 0, or of I_m(x). */
-MOTH_SPECIAL double moth_bessel_i_slope(int m, int n, int scaled, double x) {
+/* The n-th derivative of exp(-|x|) I_m(x) if scaled, for x >= 0; else of I_m(x). */
+MOTH_SPECIAL double moth_bessel_i_derivative(int m, int n, int scaled, double x) {
   if (!scaled) {
     const double half = exp(0.5 * x);
     return isinf(x) ? x : half * moth_bessel_mix(4, m, n, x) * half;
@@ -164,15 +164,16 @@ MOTH_SPECIAL double moth_bessel_i_slope(int m, int n, int scaled, double x) {
   return sum;
 }
 
-/* Kinds as in op/special.h. At 0 the scaled I have a kink: the mean of both sides. */
+/* The n-th derivative of a function by kind, as in op/special.h. The scaled I has a kink at 0,
+** where the result is the mean of both sides. */
 MOTH_SPECIAL double moth_bessel_slope(int kind, int n, double x) {
   const int m = kind & 1;
   if (x != x) return x;
-  if (kind >= 10 || kind < 2) { /* even or odd functions of all numbers */
+  if (kind >= 10 || kind < 2) { /* even or odd functions, defined for all numbers */
     const int odd = (m + n) & 1;
     const double size = fabs(x), sign = odd && x < 0 ? -1 : 1;
     if (x == 0 && odd) return 0;
-    if (kind >= 10) return sign * moth_bessel_i_slope(m, n, kind >= 12, size);
+    if (kind >= 10) return sign * moth_bessel_i_derivative(m, n, kind >= 12, size);
     return isinf(x) ? 0 : sign * moth_bessel_mix(0, m, n, size);
   }
   const int family = kind >> 1;
@@ -181,7 +182,7 @@ MOTH_SPECIAL double moth_bessel_slope(int kind, int n, double x) {
     return (family == 1) == ((n & 1) == 0) ? -(double)INFINITY : (double)INFINITY;
   }
   if (isinf(x)) return 0;
-  return family == 3 ? moth_bessel_k_slope(m, n, x) : moth_bessel_mix(family, m, n, x);
+  return family == 3 ? moth_bessel_k_derivative(m, n, x) : moth_bessel_mix(family, m, n, x);
 }
 
 MOTH_SPECIAL double moth_bessel_f64(double kind, double n, double x) {
@@ -195,7 +196,7 @@ MOTH_SPECIAL double moth_bessel_f64(double kind, double n, double x) {
 
 /* -- tails of the normal distribution -- */
 
-/* r[1] to r[n] of Mills' ratio for z > 2; the ratio itself. */
+/* r[1] to r[n] of Mills' ratio for z > 2. Returns the ratio. */
 MOTH_SPECIAL double moth_mills(int n, double z, double *r) {
   double last = 0;
   for (int k = 80; k >= 1; k--) {
@@ -205,7 +206,7 @@ MOTH_SPECIAL double moth_mills(int n, double z, double *r) {
   return 1 / (z + last);
 }
 
-/* Of exp(x^2) erfc(x). */
+/* The derivative of exp(x^2) erfc(x). */
 MOTH_SPECIAL double moth_erfcx_slope_f64(double order, double x) {
   const int n = (int)order < SPECIAL_ORDERS ? (int)order : SPECIAL_ORDERS;
   const double z = x * 1.41421356237309504880, root = 0.79788456080286535588; /* sqrt(2 / pi) */
@@ -226,7 +227,7 @@ MOTH_SPECIAL double moth_erfcx_slope_f64(double order, double x) {
   return scale * m;
 }
 
-/* Of log Phi(x), n from 1 on: h = phi / Phi, h' = -h r, r = x + h. */
+/* The derivative of log Phi(x), for n >= 1: h = phi / Phi, h' = -h r, r = x + h. */
 MOTH_SPECIAL double moth_log_ndtr_slope_f64(double order, double x) {
   const int n = (int)order < SPECIAL_ORDERS ? (int)order : SPECIAL_ORDERS;
   double h[SPECIAL_ORDERS + 1], r[SPECIAL_ORDERS + 1], k[3];

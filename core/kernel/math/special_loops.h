@@ -1,8 +1,8 @@
 /* special_loops.h -- erfinv, digamma, trigamma and lgamma without branches and without the C
-** library, so that compilers vectorize loops over them: erfinv of f32 and f64, the others of f32.
+** library, so that compilers vectorize loops over them: erfinv in f32 and f64, the others in f32.
 **
-** Errors, in units in the last place: f32 0.53, except lgamma near its roots below 0, with an error
-** of 1e-8; erfinv of f64 5. f32 formulas are computed in f64 (functions.h) and interpolate at
+** Errors, in units in the last place: f32 0.53, except lgamma near its negative roots, with an
+** error of 1e-8; erfinv in f64 5. f32 formulas are computed in f64 (functions.h) and interpolate at
 ** Chebyshev points.
 */
 #ifndef MOTH_KERNEL_SPECIAL_LOOPS_H
@@ -11,8 +11,8 @@
 #include "functions.h"
 #include "special_real.h"
 
-/* erfinv(x) / x is a smooth function of w = -log(1 - x^2) up to 5, and of its root beyond (Giles,
-** Approximating the erfinv function, 2010). */
+/* erfinv(x) / x is a smooth function of w = -log(1 - x^2) for w up to 5, and of sqrt(w) above
+** (Giles, Approximating the erfinv function, 2010). */
 MOTH_INLINE float moth_erfinv_f32(float x) {
   const double size = moth_abs_f32(x), most = size < 1.0 ? size : 0.0;
   double e;
@@ -30,7 +30,7 @@ MOTH_INLINE float moth_erfinv_f32(float x) {
   p = p * t - 0.0041773250804577627;
   p = p * t + 0.24664027674858424;
   p = p * t + 1.5014093517481764;
-  const double r = sqrt(w < 0 ? 0.0 : w) - 3.1; /* near 0 w may be below it by a rounding */
+  const double r = sqrt(w < 0 ? 0.0 : w) - 3.1; /* near 0 rounding may make w negative */
   double q = -3.4456183690803279e-05;
   q = q * r + 0.00013381540520674572;
   q = q * r - 0.00013635278021368077;
@@ -46,8 +46,8 @@ MOTH_INLINE float moth_erfinv_f32(float x) {
   return size < 1.0 ? y : moth_signed_f32(far, x);
 }
 
-/* Wichura's quotients, as moth_erfinv_single; the numerator and the denominator that are wanted are
-** chosen, then divided once. */
+/* Wichura's quotients, like moth_erfinv_single. The code selects numerator and denominator, then
+** divides once. */
 MOTH_INLINE double moth_erfinv_f64(double x) {
   const double size = moth_abs_f64(x), most = size < 1.0 ? size : 0.0;
   const double half = 0.5 * most, a = 0.180625 - half * half;
@@ -61,8 +61,8 @@ MOTH_INLINE double moth_erfinv_f64(double x) {
   return moth_signed_f64(size < 1.0 ? y : far, x);
 }
 
-/* Ten steps up where |x| is below 10, as one quotient, then the asymptotic series; of numbers below
-** 0 by reflection, with pi cot(pi x). All of them share one division. */
+/* For |x| < 10 the recurrence, ten steps in one quotient; then the asymptotic series. For x < 0
+** reflection, with pi cot(pi x). All quotients share one division. */
 MOTH_INLINE float moth_digamma_f32(float x) {
   const double v = x, p = v < 0.0 ? 1.0 - v : v;
   double over = 0.0, under = 1.0;
@@ -95,7 +95,8 @@ MOTH_INLINE float moth_digamma_f32(float x) {
   return x == 0 ? moth_signed_f32(INFINITY, -x) : f;
 }
 
-/* The derivative of digamma, as moth_trigamma_f64 with steps up to 5; all share one division. */
+/* The derivative of digamma, like moth_trigamma_f64, with the recurrence up to 5. All quotients
+** share one division. */
 MOTH_INLINE float moth_trigamma_f32(float x) {
   const double v = x, p = v < 0.0 ? 1.0 - v : v;
   double over = 0.0, under = 1.0;
@@ -126,8 +127,8 @@ MOTH_INLINE float moth_trigamma_f32(float x) {
   return x - x == 0 ? f : x > 0 ? 0.0f : NAN; /* infinity and NaN */
 }
 
-/* From 1 to 3 by a polynomial and the roots 1 and 2, below 1 by lgamma(a + 1) - log(a), from 3 on
-** by Stirling's series; of numbers below 0 by Euler's reflection. */
+/* From 1 to 3 a polynomial times the roots 1 and 2; below 1 lgamma(a + 1) - log(a); above 3
+** Stirling's series. For x < 0 Euler's reflection. */
 MOTH_INLINE float moth_lgamma_f32(float x) {
   const double a = moth_abs_f32(x), u = a < 1.0 ? a : a - 1.0, v = u - 1.0;
   double e, l = moth_wide_log_parts(a, &e);
@@ -157,7 +158,7 @@ MOTH_INLINE float moth_lgamma_f32(float x) {
   y = a < 1.0 ? near - l : y;
   y = a == 0 ? INFINITY : y;
   y = a < INFINITY ? y : a;
-  /* pi / (a |sin(pi a)|), of which no part is left from 2^23 on */
+  /* pi / (a |sin(pi a)|); from 2^23 on all numbers are integers */
   const double turn = a < 8388608.0 ? 2.0 * a : 0.0, whole = turn + MOTH_SHIFT_F64;
   const double rest = (turn - (whole - MOTH_SHIFT_F64)) * 1.57079632679489661923;
   const double wave = moth_abs_f64(moth_wide_wave(rest, moth_bits_f64(whole)));

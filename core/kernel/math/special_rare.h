@@ -1,8 +1,9 @@
-/* special_rare.h -- rarer functions in f64, as special_real.h: tails of the normal distribution,
-** modified Bessel functions, Hurwitz zeta, incomplete gamma functions.
+/* special_rare.h -- rarer functions in f64, for the CPU's loops and the GPU's kernels, like
+** special_real.h: tails of the normal distribution, modified Bessel functions, Hurwitz zeta,
+** incomplete gamma functions.
 **
-** Power series where they are short and accurate, asymptotic series and continued fractions beyond
-** (Abramowitz and Stegun 6.5, 7.1, 9.6, 9.7).
+** Power series where they are short and accurate; elsewhere asymptotic series and continued
+** fractions (Abramowitz and Stegun 6.5, 7.1, 9.6, 9.7).
 */
 #ifndef MOTH_KERNEL_SPECIAL_RARE_H
 #define MOTH_KERNEL_SPECIAL_RARE_H
@@ -15,7 +16,7 @@
 
 /* -- tails of the normal distribution -- */
 
-/* exp(x^2) erfc(x) */
+/* exp(x^2) erfc(x). */
 MOTH_SPECIAL double moth_erfcx_f64(double x) {
   if (x < 12) {
     const double square = x * x, rest = fma(x, x, -square);
@@ -27,13 +28,13 @@ MOTH_SPECIAL double moth_erfcx_f64(double x) {
   return sum / x * 0.56418958354775628695; /* 1 / sqrt(pi) */
 }
 
-/* The logarithm of the normal distribution up to x. */
+/* The logarithm of the normal distribution function. */
 MOTH_SPECIAL double moth_log_ndtr_f64(double x) {
   if (x > -1) return log1p(-0.5 * erfc(x * SPECIAL_ROOT_HALF));
   return log(0.5 * moth_erfcx_f64(-x * SPECIAL_ROOT_HALF)) - 0.5 * x * x;
 }
 
-/* The number up to which the normal distribution is p; far out by Newton's steps on the logarithm,
+/* The quantile p of the normal distribution. For very small p, Newton's steps on the logarithm,
 ** which is concave. */
 MOTH_SPECIAL double moth_ndtri_f64(double p) {
   if (p == 0 || p == 1) return p == 0 ? -(double)INFINITY : (double)INFINITY;
@@ -43,15 +44,15 @@ MOTH_SPECIAL double moth_ndtri_f64(double p) {
   const double wanted = log(p);
   double x = -sqrt(-2 * wanted);
   for (int k = 0; k < 6; k++) {
-    const double slope = 0.79788456080286535588 / moth_erfcx_f64(-x * SPECIAL_ROOT_HALF);
-    x -= (moth_log_ndtr_f64(x) - wanted) / slope;
+    const double derivative = 0.79788456080286535588 / moth_erfcx_f64(-x * SPECIAL_ROOT_HALF);
+    x -= (moth_log_ndtr_f64(x) - wanted) / derivative;
   }
   return x;
 }
 
 /* -- modified Bessel functions of the first kind, of order n: 0 or 1 -- */
 
-/* exp(-|x|) I_n(x) */
+/* exp(-|x|) I_n(x). */
 MOTH_SPECIAL double moth_bessel_scaled(int n, double x) {
   const double size = fabs(x), sign = n == 1 && x < 0 ? -1 : 1;
   double term = 1, sum = 1;
@@ -77,13 +78,13 @@ MOTH_SPECIAL double moth_i1_f64(double x) {
   return isinf(x) ? x : half * moth_bessel_scaled(1, x) * half;
 }
 
-/* -- Hurwitz's zeta: the sum of (q + k)^-s -- */
+/* -- Hurwitz zeta: the sum of (q + k)^-s -- */
 
 MOTH_SPECIAL double moth_zeta_f64(double s, double q) {
   if (s == 1) return (double)INFINITY;
   if (!(s > 1) || q != q) return (double)NAN;
   if (q > 0) return isinf(q) || isinf(s) ? pow(q, -s) : moth_zeta_above(s, q);
-  const double part = q - floor(q); /* terms on both sides of 0, none of them 0 */
+  const double part = q - floor(q); /* terms on both sides of 0; no term is 0 */
   if (part == 0) return (double)INFINITY;
   if (s != floor(s) || isinf(q)) return (double)NAN;
   const double below = moth_zeta_above(s, 1 - part) - moth_zeta_above(s, 1 - q);
@@ -92,7 +93,7 @@ MOTH_SPECIAL double moth_zeta_f64(double s, double q) {
 
 /* -- incomplete gamma functions -- */
 
-/* log(*product Gamma(x)) for x > 0, by Stirling's series from 10 on. */
+/* log(*product Gamma(x)) for x > 0; Stirling's series for x >= 10. */
 MOTH_SPECIAL double moth_log_gamma_above(double x, double *product) {
   double steps = 1;
   for (; x < 10; x += 1) steps *= x;
@@ -102,7 +103,8 @@ MOTH_SPECIAL double moth_log_gamma_above(double x, double *product) {
          (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / x;
 }
 
-/* lgamma(1 + a) for 0 <= a <= 0.1, exact where it is small: by powers, of which zeta(k) - 1 are. */
+/* lgamma(1 + a) for 0 <= a <= 0.1, accurate for small a: a power series with coefficients from
+** zeta(k) - 1. */
 MOTH_SPECIAL double moth_log_gamma_near(double a) {
   const double by[] = {6.44934066848226436e-1, 2.02056903159594285e-1, 8.23232337111381915e-2,
                        3.69277551433699263e-2, 1.73430619844491397e-2, 8.34927738192282684e-3,
@@ -113,8 +115,8 @@ MOTH_SPECIAL double moth_log_gamma_near(double a) {
   return a * (0.42278433509846713939 + a * sum) - log1p(a); /* 1 - Euler's constant */
 }
 
-/* m - log(1 + m), without loss near 0. */
-MOTH_SPECIAL double moth_log_lag(double m) {
+/* m - log(1 + m), accurate near 0. */
+MOTH_SPECIAL double moth_log_difference(double m) {
   if (!(fabs(m) < 0.5)) return m - log1p(m);
   const double r = m / (2 + m), square = r * r; /* log(1 + m) = 2 atanh(r) */
   double sum = 0;
@@ -122,7 +124,7 @@ MOTH_SPECIAL double moth_log_lag(double m) {
   return m * r - 2 * r * square * sum;
 }
 
-/* x^a exp(-x) / Gamma(a + 1) */
+/* x^a exp(-x) / Gamma(a + 1). */
 MOTH_SPECIAL double moth_gamma_term(double a, double x) {
   if (a < 20) {
     double product;
@@ -131,12 +133,12 @@ MOTH_SPECIAL double moth_gamma_term(double a, double x) {
   }
   const double off = (x - a) / a, r = 1 / (a * a);
   const double rest = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / a;
-  const double lag = x < 0.5 * a ? off - log(x / a) : moth_log_lag(off);
+  const double lag = x < 0.5 * a ? off - log(x / a) : moth_log_difference(off);
   return exp(-a * lag - rest) / sqrt(2 * SPECIAL_PI * a);
 }
 
-/* Both parts for a from SPECIAL_GAMMA_LARGE on, by an expansion that holds for all x (Temme 1979),
-** h h / 2 = x / a - 1 - log(x / a): where |h| > 0.4 one part is nothing. */
+/* Both parts for a >= SPECIAL_GAMMA_LARGE, by an expansion that is uniform in x (Temme 1979), with
+** h h / 2 = x / a - 1 - log(x / a). For |h| > 0.4 one part is 0. */
 MOTH_SPECIAL void moth_gamma_parts_large(double a, double x, double *low, double *high) {
   const double by[4][14] = {
       {-1.0 / 3, 1.0 / 12, -2.0 / 135, 1.0 / 864, 1.0 / 2835, -1.787551440329218e-4,
@@ -147,7 +149,7 @@ MOTH_SPECIAL void moth_gamma_parts_large(double a, double x, double *low, double
        -1.8098550334489977e-5, 7.64916091608111e-6, -1.6120900894563446e-6},
       {25.0 / 6048, -139.0 / 51840, 1.0 / 1296, 1.0 / 497664, -1.073665322636516e-4},
       {101.0 / 155520, 571.0 / 2488320}};
-  const double off = (x - a) / a, lag = moth_log_lag(off);
+  const double off = (x - a) / a, lag = moth_log_difference(off);
   *low = x > a, *high = x < a;
   if (a * lag > 750) return;
   const double h = off < 0 ? -sqrt(2 * lag) : sqrt(2 * lag);
@@ -162,7 +164,8 @@ MOTH_SPECIAL void moth_gamma_parts_large(double a, double x, double *low, double
   *high = 0.5 * erfc(off < 0 ? -z : z) + more;
 }
 
-/* The part beyond x, for a <= 0.1 and x <= 1 + a: nothing is taken from 1. */
+/* The part above x, for a <= 0.1 and x <= 1 + a. It is not a difference from 1, which would lose
+** digits. */
 MOTH_SPECIAL double moth_gamma_beyond(double a, double x) {
   const double power = expm1(a * log(x) - moth_log_gamma_near(a)); /* x^a / Gamma(1 + a) - 1 */
   double term = 1, sum = 0;
@@ -173,8 +176,8 @@ MOTH_SPECIAL double moth_gamma_beyond(double a, double x) {
   return -power - (1 + power) * a * sum;
 }
 
-/* Both parts of the whole, 1: up to x in *low, beyond it in *high; the series and the fraction end
-** at a relative change of `least`. */
+/* *low := the incomplete gamma function P(a, x), *high := 1 - P(a, x). The series and the continued
+** fraction end at a relative change of `least`. */
 MOTH_SPECIAL void moth_gamma_parts(double a, double x, double least, double *low, double *high) {
   *low = *high = (double)NAN;
   if (!(a >= 0 && x >= 0) || (a == 0 && x == 0) || (isinf(a) && isinf(x))) return;
@@ -214,13 +217,13 @@ MOTH_SPECIAL double moth_igammac_f64(double a, double x) {
   return high;
 }
 
-/* -- how fast a number drawn from the gamma distribution of shape a grows with a --
+/* -- the derivative of a gamma-distributed number with respect to its shape a --
 **
-** x stays where the distribution has the same value: dx/da = -(dP/da) / (dP/dx), after Figurnov,
+** A sample x moves so that P(a, x) stays constant: dx/da = -(dP/da) / (dP/dx), after Figurnov,
 ** Mohamed and Mnih, "Implicit reparameterization gradients" (2018). */
 
-/* Of large a, from the expansion of Cornish and Fisher, x = a + z sqrt(a) + ... for a normal z. */
-MOTH_SPECIAL double moth_gamma_slope_large(double a, double x) {
+/* For large a, from the expansion of Cornish and Fisher, x = a + z sqrt(a) + ... for a normal z. */
+MOTH_SPECIAL double moth_gamma_derivative_large(double a, double x) {
   const double root = sqrt(a);
   double z = (x - a) / root;
   for (int k = 0; k < 4; k++) {
@@ -236,20 +239,20 @@ MOTH_SPECIAL double moth_gamma_slope_large(double a, double x) {
 
 MOTH_SPECIAL double moth_gamma_slope_f64(double a, double x) {
   if (!(a > 0 && x > 0) || isinf(a) || isinf(x)) return x == 0 && a > 0 ? 0 : (double)NAN;
-  if (a > 1000) return moth_gamma_slope_large(a, x);
+  if (a > 1000) return moth_gamma_derivative_large(a, x);
   const double log_x = log(x);
   if (x > a && moth_gamma_term(a, x) * a < 1e-7) { /* the tail: (1 - P) / (dP/dx) as a series */
-    double term = 1, sum = 1, slope = 0, slopes = 0;
+    double term = 1, sum = 1, derivative = 0, derivatives = 0;
     for (int k = 1; k < 10000 && fabs(term) > 1e-17 && fabs(a - k) < x; k++) {
-      slope = (slope * (a - k) + term) / x;
+      derivative = (derivative * (a - k) + term) / x;
       term *= (a - k) / x;
       sum += term;
-      slopes += slope;
+      derivatives += derivative;
     }
-    return sum * (log_x - moth_digamma_f64(a)) + slopes;
+    return sum * (log_x - moth_digamma_f64(a)) + derivatives;
   }
   double term = 1 / a, at = a + 1, psi = moth_digamma_f64(a + 1), sum = 0, most = 0;
-  for (; term > 1e-18 * most; at += 1) { /* P's series, each term by a */
+  for (; term > 1e-18 * most; at += 1) { /* P's series, each term differentiated by a */
     sum += term * (log_x - psi);
     most = term > most ? term : most;
     psi += 1 / at;

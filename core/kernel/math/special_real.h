@@ -1,8 +1,8 @@
-/* special_real.h -- digamma, polygamma and zeta in f64, for the CPU's loops and the GPU's kernels,
-** and erfinv for these and for single values (special_loops.h has it for loops). f32 and half types
-** are computed in f64 and rounded once.
+/* special_real.h -- digamma, polygamma and zeta in f64, for the CPU's loops and the GPU's kernels;
+** also erfinv for the GPU and for single values (special_loops.h has it for loops). f32 and half
+** types are computed in f64 and rounded once.
 **
-** erfinv is the quantile of the normal distribution by Wichura's AS 241 (1988); the others are
+** erfinv is the quantile of the normal distribution by Wichura's AS 241 (1988). The others are
 ** Euler-Maclaurin sums with Bernoulli numbers, after a shift of the argument to where they
 ** converge.
 */
@@ -14,16 +14,18 @@
 #if defined(__CUDACC__)
 #define MOTH_SPECIAL static __host__ __device__ inline
 #else
-#define MOTH_SPECIAL static __attribute__((noinline, unused)) /* loops over them stay short */
+/* not inlined, so that loops over these functions stay short */
+#define MOTH_SPECIAL static __attribute__((noinline, unused))
 #endif
 
 #define SPECIAL_PI 3.14159265358979323846
 
-/* Of 8 coefficients each, the highest power first. */
+/* A polynomial with 8 coefficients, the highest power first. */
 #define MOTH_HORNER(r, a, b, c, d, e, f, g, h) \
   (((((((a * r + b) * r + c) * r + d) * r + e) * r + f) * r + g) * r + h)
 
-/* Wichura's quotients for the normal distribution's quantiles: near its middle, beyond, far out. */
+/* Wichura's quotients for the quantiles of the normal distribution: near the middle, outside it,
+** and far outside. */
 #define MOTH_QUANTILE_NEAR_OVER(r)                                                           \
   MOTH_HORNER(r, 2509.0809287301226727, 33430.575583588128105, 67265.770927008700853,        \
               45921.953931549871457, 13731.693765509461125, 1971.5909503065514427,           \
@@ -69,7 +71,7 @@ MOTH_SPECIAL double moth_digamma_f64(double x) {
   double more = 0;
   if (x == 0) return copysign((double)INFINITY, -x);
   if (x < 0) {
-    const double part = x - round(x); /* exact, and tan has this period */
+    const double part = x - round(x); /* exact; tan has this period */
     if (part == 0) return (double)NAN;
     more = -SPECIAL_PI / tan(SPECIAL_PI * part);
     x = 1 - x;
@@ -84,13 +86,13 @@ MOTH_SPECIAL double moth_digamma_f64(double x) {
   return more + log(x) - 0.5 / x - tail;
 }
 
-/* q^-s, by products for the exponents of digamma's first derivatives. */
+/* q^-s, by products for the exponents of the first derivatives of digamma. */
 MOTH_SPECIAL double moth_inverse_power(double q, double s) {
   const double square = q * q;
   return s == 2 ? 1 / square : s == 3 ? 1 / (square * q) : pow(q, -s);
 }
 
-/* The sum of (q + k)^-s over k from 0 on, for q > 0 and s > 1. */
+/* The sum of (q + k)^-s over k >= 0, for q > 0 and s > 1. */
 MOTH_SPECIAL double moth_zeta_above(double s, double q) {
   double sum = 0;
   for (; q < 12 || q < 2 * s; q += 1) { /* the terms below are powers of s / q */
@@ -112,8 +114,8 @@ MOTH_SPECIAL double moth_zeta_above(double s, double q) {
   return sum;
 }
 
-/* The derivative of digamma: steps up to 10 as one quotient, then the asymptotic series; of numbers
-** below 0 by reflection, pi^2 / sin^2(pi x) - trigamma(1 - x). */
+/* The derivative of digamma. The recurrence up to 10, as one quotient, then the asymptotic series.
+** For x < 0 reflection: pi^2 / sin^2(pi x) - trigamma(1 - x). */
 MOTH_SPECIAL double moth_trigamma_f64(double x) {
   const double p = x > 0 ? x : 1 - x;
   double over = 0, under = 1, y = p;
@@ -131,7 +133,7 @@ MOTH_SPECIAL double moth_trigamma_f64(double x) {
   return 9.8696044010893586188 / (sine * sine) - above;
 }
 
-/* The n-th derivative of digamma, n an integer from 0 on. */
+/* The n-th derivative of digamma; n is an integer >= 0. */
 MOTH_SPECIAL double moth_polygamma_f64(double n, double x) {
   if (n == 0) return moth_digamma_f64(x);
   if (x != x) return x;
@@ -141,7 +143,7 @@ MOTH_SPECIAL double moth_polygamma_f64(double n, double x) {
   if (x > 0) {
     sum = isinf(x) ? 0 : moth_zeta_above(s, x);
   } else {
-    /* x = part - count: terms on both sides of 0, none of them 0 */
+    /* x = part - count: terms on both sides of 0; no term is 0 */
     const double count = -round(x), part = x + count; /* exact */
     if (isinf(x)) return (double)NAN;
     if (part == 0) return sign * (double)INFINITY;

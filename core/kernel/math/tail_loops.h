@@ -12,7 +12,7 @@
 
 #define MOTH_ROOT_PER_PI 0.56418958354775628695 /* 1 / sqrt(pi) */
 
-/* exp(a^2) erfc(a) of a from 0 on: beyond 50 by the asymptotic series. */
+/* exp(a^2) erfc(a) for a >= 0; above 50 by the asymptotic series. */
 MOTH_INLINE double moth_erfcx_above(double a) {
   const double b = a > 50.0 ? 50.0 : a, c = a < 1.0 ? a : 1.0, per = 1.0 / a, s = per * per;
   const double near = moth_exp_f64(c * c) * moth_erfc_near_f64(c);
@@ -20,7 +20,7 @@ MOTH_INLINE double moth_erfcx_above(double a) {
   return a < 1.0 ? near : a < 50.0 ? moth_erfcx_far_f64(b) : beyond;
 }
 
-/* The same of any x; infinite far below 0. */
+/* The same for any x; infinite far below 0. */
 MOTH_INLINE double moth_erfcx_wide(double x) {
   const double y = moth_erfcx_above(moth_abs_f64(x)), low = x < 0 ? x : 0.0;
   return x < 0 ? 2.0 * moth_exp_f64(low * low) - y : y;
@@ -28,14 +28,16 @@ MOTH_INLINE double moth_erfcx_wide(double x) {
 
 MOTH_INLINE float moth_erfcx_f32(float x) { return (float)moth_erfcx_wide(x); }
 
-/* 2 x erfcx(x) - 2 / sqrt(pi), which far above 0 is a difference of what is nearly equal */
+/* 2 x erfcx(x) - 2 / sqrt(pi). For large x this is a difference of nearly equal numbers, and a
+** series replaces it. */
 MOTH_INLINE float moth_erfcx_first_f32(float x) {
   const double a = x, per = 1.0 / a, s = per * per;
   const double near = 2.0 * a * moth_erfcx_wide(a) - 2.0 * MOTH_ROOT_PER_PI;
   return (float)(x > 50.0f ? -MOTH_ROOT_PER_PI * s * (1.0 - s * (1.5 - s * 3.75)) : near);
 }
 
-/* q is the share beyond |x|: log(1 - q) above 0, below it log(q) without exp(-x^2 / 2). */
+/* q is the tail above |x|. For x > 0 log(1 - q); below 0 log(q), without computing exp(-x^2 /
+** 2). */
 MOTH_INLINE float moth_log_ndtr_f32(float x) {
   const double a = x, half = 0.5 * moth_erfcx_above(moth_abs_f64(a) * SPECIAL_ROOT_HALF);
   const double square = 0.5 * a * a, q = half * moth_exp_f64(-square), u = 1.0 - q;
@@ -47,7 +49,7 @@ MOTH_INLINE float moth_log_ndtr_first_f32(float x) { /* sqrt(2 / pi) / erfcx(-x 
   return (float)(0.79788456080286535588 / moth_erfcx_wide(-(double)x * SPECIAL_ROOT_HALF));
 }
 
-/* Wichura's quotients, as moth_erfinv_f64; the tail, p or 1 - p, is exact in f64. */
+/* Wichura's quotients, like moth_erfinv_f64. The tail, p or 1 - p, is exact in f64. */
 MOTH_INLINE float moth_ndtri_f32(float x) {
   const double p = x, tail = p < 0.5 ? p : 1.0 - p, middle = 0.5 - tail;
   const double a = 0.180625 - middle * middle;
@@ -60,12 +62,12 @@ MOTH_INLINE float moth_ndtri_f32(float x) {
   const double over = middle <= 0.425 ? over_a : root <= 5.0 ? over_b : over_c;
   const double under = middle <= 0.425 ? under_a : root <= 5.0 ? under_b : under_c;
   double y = over / under;
-  y = tail > 0 ? y : tail == 0 ? INFINITY : NAN; /* NaN of NaN too */
+  y = tail > 0 ? y : tail == 0 ? INFINITY : NAN; /* NaN for NaN, too */
   return (float)(p < 0.5 ? -y : y);
 }
 
-/* The derivative of sin(u) / u by x, u = pi x, with an exact reduction: (cos(u) - sin(u) / u) / x,
-** or powers near 0. From 2^24 on it is that of a multiple of pi. */
+/* The derivative of sin(u) / u with respect to x, for u = pi x with an exact reduction: (cos(u) -
+** sin(u) / u) / x, or powers near 0. From 2^24 on, the derivative at a multiple of pi. */
 MOTH_INLINE float moth_sinc_first_f32(float x) {
   const double pi = 3.14159265358979323846, t = x < 0x1p24f && x > -0x1p24f ? 2.0 * x : 0.0;
   const double whole = t + MOTH_SHIFT_F64, r = (t - (whole - MOTH_SHIFT_F64)) * (0.5 * pi);

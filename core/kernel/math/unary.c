@@ -3,7 +3,8 @@
 
 #include "curves.h"
 
-#pragma GCC diagnostic ignored "-Wtype-limits" /* unsigned integers are never below 0 */
+/* comparisons of unsigned integers with 0 are always true or false */
+#pragma GCC diagnostic ignored "-Wtype-limits"
 
 #define LISTS(ONE, TWO, THREE) \
   UNARY_FUNCTIONS(ONE) \
@@ -11,7 +12,7 @@
   UNARY_BACKS(TWO)
 MOTH_FAMILY(unary, LISTS)
 
-/* -- of half types, whose signs are their highest bits -- */
+/* -- neg and abs of half types, whose signs are the highest bit -- */
 
 #define SIGN_LOOP(name, f)                                                            \
   MOTH_INNER(name##_half) {                                                           \

@@ -12,7 +12,7 @@ typedef struct moth_unary_loops {
 } moth_unary_loops;
 extern const moth_unary_loops moth_unary;
 
-/* neg and abs of half types, as loops over their bits: of I16. */
+/* neg and abs of half types: loops over their bits as i16. */
 extern const moth_loops moth_neg_half[1], moth_abs_half[1];
 
 #endif

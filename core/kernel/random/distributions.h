@@ -15,7 +15,7 @@ MOTH_INLINE uint64_t moth_word_pair(const uint32_t *words) {
   return (uint64_t)words[1] << 32 | words[0];
 }
 
-/* In [0, 1), and in (0, 1). */
+/* Uniform in [0, 1), and uniform in (0, 1). */
 MOTH_INLINE double moth_unit_f64(const uint32_t *words) {
   return (double)(int64_t)(moth_word_pair(words) >> 11) * 0x1p-53;
 }
@@ -23,7 +23,7 @@ MOTH_INLINE double moth_inner_unit_f64(const uint32_t *words) {
   return ((double)(int64_t)(moth_word_pair(words) >> 11) + 0.5) * 0x1p-53;
 }
 
-/* An integer below `range`, or, if range is 0, below 2^64. */
+/* An integer below `range`; range = 0 means 2^64. */
 MOTH_INLINE uint64_t moth_below(uint64_t range, const uint32_t *words) {
   if (range == 0) return moth_word_pair(words);
   if (range <= UINT32_MAX) return (words[1] * range + (words[0] * range >> 32)) >> 32;
@@ -37,14 +37,14 @@ MOTH_INLINE uint64_t moth_below(uint64_t range, const uint32_t *words) {
 
 /* -2 log(x) for normal x in (0, 1]. */
 MOTH_INLINE float moth_minus_2_log_f32(float x) {
-  uint32_t shifted = moth_bits_f32(x) - 0x3f3504f3u; /* exponent counts from sqrt(1/2) */
+  uint32_t shifted = moth_bits_f32(x) - 0x3f3504f3u; /* the exponent counts from sqrt(1/2) */
   float e = (float)((int32_t)shifted >> 23);
   float f = moth_float_of((shifted & 0x7fffffu) + 0x3f3504f3u) - 1.0f, z = f * f;
   float y = f * z * moth_log_series(f) + e * -2.12194440e-4f - 0.5f * z;
   return -2.0f * (f + y + e * 0.693359375f);
 }
 
-/* Two words become two values. */
+/* Two words become two normal values. */
 MOTH_INLINE void moth_two_normals_f32(const uint32_t *words, float *out) {
   /* (w + 1/2) / 2^32, from halves that convert exactly */
   float high = (float)(int32_t)(words[0] >> 16), low = (float)(int32_t)(words[0] & 0xffffu);
@@ -99,7 +99,7 @@ MOTH_INLINE void moth_sincos_f64(double a, double *sin_a, double *cos_a) {
   *cos_a = c * z + 1.0;
 }
 
-/* Four words become two values. */
+/* Four words become two normal values. */
 MOTH_INLINE void moth_two_normals_f64(const uint32_t *words, double *out) {
   double u = moth_inner_unit_f64(words), s, c;
   uint64_t angle = moth_word_pair(words + 2), quadrant = angle >> 62;

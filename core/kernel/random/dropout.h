@@ -4,13 +4,13 @@
 
 #include <stdint.h>
 
-/* mask[i] := word i is at least `least`; and applying the mask to x. */
+/* mask[i] := word[i] >= least, and y := x * by where the mask is set, else 0. */
 void moth_drop_f32(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask, const float *x,
                    float by, float *y);
 void moth_drop_f64(int64_t n, const uint32_t *word, uint32_t least, uint8_t *mask,
                    const double *x, double by, double *y);
-/* y := x * by where the mask is set, 0 elsewhere: dropped inf or NaN becomes 0 too. Each of
-** the n bytes of the mask is for `run` elements in a row. */
+/* y := x * by where the mask is set, else 0: a dropped inf or NaN becomes 0, too. Each of the n
+** bytes of the mask is for `run` contiguous elements. */
 void moth_apply_mask_f32(int64_t n, int64_t run, const uint8_t *mask, const float *x, float by,
                          float *y);
 void moth_apply_mask_f64(int64_t n, int64_t run, const uint8_t *mask, const double *x, double by,

@@ -28,7 +28,8 @@ MOTH_INLINE void normal_f64(int64_t n, const uint32_t *words, double *out) {
   for (int64_t i = 0; i + 1 < n; i += 2) moth_two_normals_f64(words + 2 * i, out + i);
 }
 
-/* -- for several levels of instructions; the build keeps multiply and add apart in all -- */
+/* -- for several levels of instructions; the build does not fuse multiply and add at any level
+** -- */
 
 #if MOTH_HAS_LEVELS
 

@@ -1,7 +1,7 @@
 /* rejection.h -- gamma, Poisson and binomial numbers by rejection sampling, for the CPU and the
-** GPU, with the same bits, as distributions.h. Each value has its own random words, however many
-** trials it takes: its first block of the stream, and further blocks that differ in the counter's
-** third word.
+** GPU, with the same bits (see distributions.h). Each value has a separate stream of random words,
+** so it may use any number of them: the first block of the stream, then blocks that differ in the
+** third word of the counter.
 **
 ** Marsaglia and Tsang, "A simple method for generating gamma variables" (2000); Hoermann, "The
 ** transformed rejection method for generating Poisson random variables" and "The generation of
@@ -23,8 +23,8 @@ typedef struct moth_rejection {
   uint32_t turn, left, word[4];
 } moth_rejection;
 
-/* The next two words, or four. The includer defines MOTH_REJECTION_WORDS(seed, block, turn,
-** out). */
+/* The next two words. MOTH_REJECTION_WORDS(seed, block, turn, out), which the includer defines,
+** writes four. */
 MOTH_INLINE const uint32_t *moth_next_two(moth_rejection *t) {
   if (t->left == 0) {
     MOTH_REJECTION_WORDS(t->seed, t->block, t->turn++, t->word);
@@ -45,7 +45,7 @@ MOTH_REJECTION double moth_next_normal(moth_rejection *t) {
   return two[0];
 }
 
-/* The largest integer up to x. */
+/* The largest integer <= x. */
 MOTH_INLINE double moth_rejection_floor(double x) {
   if (!(x > -4503599627370496.0 && x < 4503599627370496.0)) return x;
   const double whole = (double)(int64_t)x;
@@ -54,7 +54,7 @@ MOTH_INLINE double moth_rejection_floor(double x) {
 
 MOTH_REJECTION double moth_rejection_log(double x) { return -0.5 * moth_minus_2_log_f64(x); }
 
-/* exp(x) for x up to 0: Taylor to degree 14, by even and odd powers. */
+/* exp(x) for x <= 0: Taylor to degree 14, by even and odd powers. */
 MOTH_INLINE double moth_rejection_exp(double x) {
   if (x < -745) return 0;
   const double n = moth_rejection_floor(x * 1.4426950408889634074 + 0.5);
@@ -89,8 +89,8 @@ MOTH_REJECTION double moth_log_factorial(double k) {
          (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r / 1680))) / z;
 }
 
-/* Gamma of shape a > 0 and rate 1. For a < 1 it is that of a + 1 times a power of a uniform number,
-** which may underflow to 0. */
+/* A gamma number of shape a > 0 and rate 1. For a < 1, a number of shape a + 1 times a power of a
+** uniform number; this may underflow to 0. */
 MOTH_REJECTION double moth_draw_gamma(moth_rejection *t, double a) {
   const double d = (a < 1 ? a + 1 : a) - 1.0 / 3, c = 1 / sqrt(9 * d);
   for (;;) {
@@ -104,7 +104,8 @@ MOTH_REJECTION double moth_draw_gamma(moth_rejection *t, double a) {
   }
 }
 
-/* One trial, from a uniform u and the shape of a hat: k, and its acceptance bound. */
+/* A candidate k from a uniform u and the shape of the hat function; *size is part of the acceptance
+** test. */
 MOTH_INLINE double moth_hat_value(double u, double a, double b, double middle, double *size) {
   *size = 0.5 - fabs(u);
   return moth_rejection_floor((2 * a / *size + b) * u + middle);
@@ -113,21 +114,21 @@ MOTH_INLINE double moth_hat_value(double u, double a, double b, double middle, d
 MOTH_REJECTION double moth_draw_poisson(moth_rejection *t, double rate) {
   if (rate < 10) { /* by inversion: the first k whose cumulative probability reaches u */
     const double u = moth_next_unit(t);
-    double chance = moth_rejection_exp(-rate), sum = chance;
+    double probability = moth_rejection_exp(-rate), sum = probability;
     int64_t n = u > sum;
-    for (int i = 1; i <= 8; i++) { /* no branch in here depends on u */
-      chance *= rate * (1.0 / i);
-      sum += chance;
+    for (int i = 1; i <= 8; i++) { /* unrolled steps without branches that depend on u */
+      probability *= rate * (1.0 / i);
+      sum += probability;
       n += u > sum;
     }
     for (int i = 9; i <= 16 && rate > 4; i++) {
-      chance *= rate * (1.0 / i);
-      sum += chance;
+      probability *= rate * (1.0 / i);
+      sum += probability;
       n += u > sum;
     }
     for (int i = rate > 4 ? 17 : 9; i <= 200 && u > sum; i++) {
-      chance *= rate / i;
-      sum += chance;
+      probability *= rate / i;
+      sum += probability;
       n += u > sum;
     }
     return (double)n;
@@ -147,10 +148,10 @@ MOTH_REJECTION double moth_draw_poisson(moth_rejection *t, double rate) {
   }
 }
 
-/* Binomial: n trials with probability p up to 1/2. */
+/* A binomial number of n trials with probability p <= 1/2. */
 MOTH_REJECTION double moth_draw_few(moth_rejection *t, double n, double p) {
   double k = 0;
-  if (n * p < 10) { /* gaps between successes */
+  if (n * p < 10) { /* by the gaps between successes */
     const double miss = p < 1e-4 ? -p * (1 + p * (0.5 + p / 3)) : moth_rejection_log(1 - p);
     for (double at = 0;; k++) {
       at += ceil(moth_rejection_log(moth_next_unit(t)) / miss);
@@ -179,7 +180,7 @@ MOTH_REJECTION double moth_draw_binomial(moth_rejection *t, double n, double p) 
   return moth_draw_few(t, floor(n), p);
 }
 
-/* -- for the ops: parameters a and b; NaN where the distribution is undefined -- */
+/* -- for the ops: parameters a and b; NaN if the distribution is undefined -- */
 
 enum { MOTH_DRAW_GAMMA, MOTH_DRAW_POISSON, MOTH_DRAW_BINOMIAL };
 
@@ -194,7 +195,7 @@ MOTH_REJECTION double moth_draw_from(moth_rejection *t, int which, double a, dou
   return y < least ? least : y;
 }
 
-/* The same, with the first four words given. */
+/* moth_draw_from, with the first four words given. */
 MOTH_INLINE double moth_draw_with(int which, uint64_t seed, uint64_t block, const uint32_t *word,
                                   double a, double b, double least) {
   moth_rejection t = {seed, block, 1, 2, {word[0], word[1], word[2], word[3]}};
