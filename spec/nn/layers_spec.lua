@@ -93,7 +93,7 @@ describe("nn.Conv2d", function()
     end
     assert.has_error_like(function()
       nn.Conv2d {1, 1, 3, padding = 3, padding_mode = "reflect"}(moth.ones(1, 3, 3))
-    end, "in Conv2d: bad argument 'pad' to 'pad' %(3 in mode 'reflect'")
+    end, "in Conv2d: bad argument 'pad' to 'pad' %(a border of 3 in mode 'reflect'")
   end)
 end)
 

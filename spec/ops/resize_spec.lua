@@ -109,7 +109,7 @@ describe("pad", function()
     refuses("'pad' to 'pad' %(an even number of integers", function()
       return (F.pad(x, {1, 2, 3}))
     end)
-    refuses("'pad' to 'pad' %(3 pairs are more",
+    refuses("'pad' to 'pad' %(3 pairs exceed",
       function() return (F.pad(x, {1, 1, 1, 1, 1, 1})) end)
     refuses("3 in mode 'reflect' is too large for a dimension of 3",
       function() return (F.pad(x, {3, 0}, "reflect")) end)
