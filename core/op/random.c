@@ -132,7 +132,7 @@ DRAWN(randn, RANDN, RANDN_LIKE, NORMAL,
 static int randint_shape(const randint_args *a, moth_layout *y) {
   y->dtype = (uint8_t)(a->dtype < 0 ? MOTH_I64 : a->dtype);
   if (a->low >= a->high)
-    return moth_fail(a->ctx, MOTH_E_ARG, "high", "a number above low, %lld, is needed, got %lld",
+    return moth_fail(a->ctx, MOTH_E_ARG, "high", "%lld is not greater than low, %lld",
                                                  (long long)a->high,
                      (long long)a->low);
   int64_t last = a->high - 1;

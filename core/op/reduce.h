@@ -116,14 +116,14 @@ MOTH_ARGS(bincount, BINCOUNT)
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(index,  index,      , "a position in `dim` for each row") \
   ARG(dim,    dim,        , "dimension that is indexed") \
-  ARG(bool,   keepdim, false, "`index` has it as a dimension of size 1")
+  ARG(bool,   keepdim, false, "true if `index` has it as a dimension of size 1")
 MOTH_ARGS(row_pick, ROW_PICK)
 
 #define ROW_PLACE(ARG) \
   ARG(tensor, input,      , "a value for each row") \
   ARG(index,  index,      , "its position in `dim`; the other elements are 0") \
   ARG(dim,    dim,        , "dimension of the rows") \
-  ARG(bool,   keepdim, false, "`input` and `index` have it as a dimension of size 1") \
+  ARG(bool,   keepdim, false, "true if `input` and `index` have it as a dimension of size 1") \
   ARG(shape,  size,       , "sizes of the result")
 MOTH_ARGS(row_place, ROW_PLACE)
 

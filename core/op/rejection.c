@@ -1,5 +1,5 @@
-/* rejection.c -- gamma, Poisson and binomial numbers by rejection sampling; each number uses its
-** own words of the random stream. random.h declares the arguments; random.c lists the ops.
+/* rejection.c -- gamma, Poisson and binomial numbers by rejection sampling. Each number uses
+** separate words of the random stream. random.h declares the arguments; random.c lists the ops.
 */
 #include <float.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 
 enum { BLOCK = 256 };
 
-/* The least that a number of the gamma distribution becomes: it is never 0. */
+/* Returns the lower bound of gamma numbers in a dtype: results are never 0. */
 static double least_of(int dtype) {
   return dtype == MOTH_F64 ? DBL_MIN : dtype == MOTH_F16 ? 0x1p-14 : (double)FLT_MIN;
 }
@@ -33,10 +33,10 @@ typedef struct drawing {
   const double *p, *q; /* parameters; q may be NULL */
   double least;
   moth_tensor *y;
-  atomic_bool *bad; /* some parameter is none */
+  atomic_bool *bad; /* set if a parameter is invalid */
 } drawing;
 
-/* Blocks of elements; each element's first words come from the stream, in vectors. */
+/* Draws blocks of elements. The first words of each element are computed in vectors. */
 static void draw_blocks(int64_t first, int64_t last, int lane, const void *arg) {
   const drawing *d = arg;
   const int64_t size = moth_dtype_size[d->y->l.dtype], n = d->y->l.numel;
@@ -75,7 +75,7 @@ static int draw(int which, const char *arg, moth_tensor *a, moth_tensor *b, moth
   }
   if (!status && atomic_load(&bad))
     status = moth_fail(y->ctx, MOTH_E_DOMAIN, arg, "finite numbers from 0 on%s are needed",
-                       b ? ", and chances within 0..1," : "");
+                       b ? ", and probabilities from 0 to 1," : "");
   moth_tensor_release(first);
   moth_tensor_release(second);
   return status;
@@ -91,7 +91,7 @@ static int standard_gamma_cpu(const standard_gamma_args *a, moth_tensor **out) {
 
 MOTH_OP_CONST(standard_gamma, STANDARD_GAMMA, .dtypes = MOTH_FLOATS,
               .flags = MOTH_OP_RANDOM | MOTH_OP_HIDDEN,
-              .doc = "Random numbers from gamma distributions of rate 1.",
+              .doc = "Random numbers from gamma distributions with rate 1.",
               .examples = "moth.rand(2, 3)  -- domain: positive\n"
                           "moth.rand(3), {generator = moth.Generator()}  -- domain: positive")
 
@@ -104,8 +104,8 @@ static int poisson_cpu(const poisson_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(poisson, POISSON, .dtypes = MOTH_FLOATS, .flags = MOTH_OP_RANDOM,
-              .doc = "Random numbers from Poisson distributions of mean `input`. Above means of "
-                     "about 1e12 rounding changes their variance, even in float64.",
+              .doc = "Random numbers from Poisson distributions with mean `input`. For means above "
+                     "about 1e12, rounding changes their variance, even in float64.",
               .examples = "moth.rand(2, 3)  -- domain: positive\n"
                           "moth.rand(3), {generator = moth.Generator()}  -- domain: positive")
 
@@ -123,8 +123,8 @@ static int binomial_of_cpu(const binomial_of_args *a, moth_tensor **out) {
 MOTH_OP_CONST(binomial_of, BINOMIAL_OF, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
               .flags = MOTH_OP_RANDOM | MOTH_OP_HIDDEN,
               .doc = "Random numbers from binomial distributions: the number of successes in "
-                     "`count` trials of probability `prob`. Above counts of about 1e12 rounding "
-                     "changes their variance.",
+                     "`count` trials with probability `prob`. For counts above about 1e12, "
+                     "rounding changes their variance.",
               .examples = "moth.ones(3) * 4, moth.rand(3)  -- domain: prob\n"
                           "moth.ones(2), moth.rand(2), {generator = moth.Generator()}"
                           "  -- domain: prob")

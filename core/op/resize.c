@@ -33,7 +33,7 @@ static int images_fit(const moth_tensor *x) {
   return MOTH_OK;
 }
 
-/* Images of that size: resize makes them, and its gradient takes them back. */
+/* y := the shape of images resized to `size`; also the shape of the gradient. */
 static int resized(const moth_tensor *x, const int64_t size[2], moth_layout *y) {
   int status = images_fit(x);
   if (!status) status = in_range(x->ctx, "size", 2, size);
@@ -50,7 +50,7 @@ static int resized(const moth_tensor *x, const int64_t size[2], moth_layout *y) 
 #define SAME_HOW(a) .mode = (a)->mode, .align_corners = (a)->align_corners, \
                     .scale_h = (a)->scale_h, .scale_w = (a)->scale_w
 
-/* -- resize: images only, all numbers given -- */
+/* -- resize: images only, all arguments given -- */
 
 static int resize_shape(const resize_args *a, moth_layout *y) {
   return resized(a->input, a->size, y);
@@ -74,7 +74,7 @@ static int resize_grad(const resize_args *a, moth_grad *g) {
 }
 
 MOTH_OP(resize, RESIZE,
-  .doc = "Images resampled to a size: the op under interpolate.",
+  .doc = "Images resampled to another size: the op that interpolate runs.",
   .examples =
     "moth.randn(1, 2, 3, 4), {5, 2}\n"
     "moth.randn(1, 2, 3, 4), {6, 8}, {mode = 'linear', align_corners = true}\n"
@@ -116,7 +116,8 @@ MOTH_OP(resize_back, RESIZE_BACK,
 
 enum { NEAREST, LINEAR, BILINEAR, BICUBIC, AREA, NEAREST_EXACT, TRILINEAR };
 
-/* The name and use of a mode that supports align_corners; NULL for the others. */
+/* Returns the name of a mode that supports align_corners and sets the shapes that it needs; NULL
+** for other modes. */
 static const char *corners(int64_t mode, int32_t *ndim, const char **shape) {
   *ndim = mode == LINEAR ? 3 : mode == TRILINEAR ? 5 : 4;
   *shape = mode == LINEAR ? "(N, C, L)" : mode == TRILINEAR ? "(N, C, D, H, W)" : "(N, C, H, W)";
@@ -124,7 +125,7 @@ static const char *corners(int64_t mode, int32_t *ndim, const char **shape) {
          : mode == TRILINEAR ? "trilinear" : NULL;
 }
 
-/* The number of sides that the mode needs, and if it supports align_corners. */
+/* Checks the number of sides for the mode, and if it supports align_corners. */
 static int check_mode(const interpolate_args *a) {
   int32_t ndim = a->input->l.ndim, wanted;
   const char *shape, *name = corners(a->mode, &wanted, &shape);
@@ -137,7 +138,7 @@ static int check_mode(const interpolate_args *a) {
                      moth_str(a->input));
   if (a->align_corners && !name)
     return moth_fail(a->ctx, MOTH_E_ARG, "align_corners",
-                     "goes with the modes 'linear', 'bilinear', 'bicubic' and 'trilinear'");
+                     "is for the modes 'linear', 'bilinear', 'bicubic' and 'trilinear'");
   return ndim == 5 ? volume_fit(a->input) : MOTH_OK;
 }
 
@@ -146,7 +147,7 @@ static int check_counts(const interpolate_args *a, int64_t sides) {
     return moth_fail(a->ctx, MOTH_E_ARG, "size", "either size or scale_factor is needed, got %s",
                      a->size.at ? "both" : "neither");
   if (a->size.at && a->recompute_scale_factor)
-    return moth_fail(a->ctx, MOTH_E_ARG, "recompute_scale_factor", "goes with scale_factor alone");
+    return moth_fail(a->ctx, MOTH_E_ARG, "recompute_scale_factor", "is for scale_factor only");
   int64_t n = a->size.at ? a->size.n : a->scale_factor.n;
   if (n != 1 && n != sides)
     return moth_fail(a->ctx, MOTH_E_SHAPE, a->size.at ? "size" : "scale_factor",
@@ -155,7 +156,7 @@ static int check_counts(const interpolate_args *a, int64_t sides) {
   return MOTH_OK;
 }
 
-/* Sizes and factors of three sides; depth and height of what has none are 1. */
+/* Sets sizes and factors of three sides. A missing depth or height has size 1. */
 static int sizes_of(const interpolate_args *a, int64_t size[3], double scale[3]) {
   const moth_layout *l = &a->input->l;
   int sides = l->ndim - 2;
@@ -170,7 +171,8 @@ static int sizes_of(const interpolate_args *a, int64_t size[3], double scale[3])
     double factor = a->scale_factor.at[a->scale_factor.n == 1 ? 0 : k];
     double length = floor((double)l->shape[2 + k] * factor);
     if (!(factor > 0) || !(length <= (double)LARGEST))
-      return moth_fail(a->ctx, MOTH_E_DOMAIN, "scale_factor", "%.17g is no factor for %s", factor,
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "scale_factor",
+                       "%.17g is not a possible factor for %s", factor,
                        moth_str(a->input));
     size[i] = (int64_t)length;
     if (!a->recompute_scale_factor) scale[i] = factor;
@@ -179,7 +181,7 @@ static int sizes_of(const interpolate_args *a, int64_t size[3], double scale[3])
   return in_range(a->ctx, a->size.at ? "size" : "scale_factor", sides, size + 3 - sides);
 }
 
-/* Images of another size; a scale of 0 is what the sizes say. */
+/* *y := images resampled to `size`. If the scale is 0, it is computed from the sizes. */
 static int resampled(const interpolate_args *a, moth_tensor *x, const int64_t size[2],
                      const double scale[2], moth_tensor **y) {
   static const int64_t modes[] = {MOTH_NEAREST, MOTH_LINEAR, MOTH_LINEAR, MOTH_CUBIC, 0,
@@ -191,7 +193,7 @@ static int resampled(const interpolate_args *a, moth_tensor *x, const int64_t si
                    .scale_w = scale[1]);
 }
 
-/* Sequences are images of one row. */
+/* Resamples sequences as images with one row. */
 static int resampled_rows(const interpolate_args *a, const int64_t size[3], const double scale[3],
                           moth_tensor **out) {
   int64_t height = -2;
@@ -204,7 +206,8 @@ static int resampled_rows(const interpolate_args *a, const int64_t size[3], cons
   return status;
 }
 
-/* The planes of a volume, then along its depth; half types go through f32, to be rounded once. */
+/* Resamples the planes of a volume, then the depth. Half types are converted to f32, so that the
+** result is rounded once. */
 static int resampled_volume(const interpolate_args *a, const int64_t size[3],
                             const double scale[3], moth_tensor **out) {
   moth_ctx *ctx = a->ctx;
@@ -252,7 +255,7 @@ MOTH_OP_COMPOSES(interpolate, INTERPOLATE,
     "moth.randn(1, 2, 2, 3, 2), {scale_factor = {2, 1.5, 1}, mode = 'trilinear'}",
   .dtypes = MOTH_FLOATS)
 
-/* -- pixels from channels and back -- */
+/* -- pixel_shuffle, pixel_unshuffle -- */
 
 static int check_pixels(moth_ctx *ctx, const moth_tensor *x, const char *arg, int64_t r,
                         bool shuffle) {
@@ -264,13 +267,14 @@ static int check_pixels(moth_ctx *ctx, const moth_tensor *x, const char *arg, in
                      (long long)r);
   const int64_t *n = l->shape + l->ndim - 3;
   if (shuffle ? n[0] % (r * r) != 0 : n[1] % r || n[2] % r)
-    return moth_fail(ctx, MOTH_E_SHAPE, arg, shuffle ? "the channels of %s are no multiple of %lld"
-                     : "the sides of %s are no multiples of %lld", moth_str(x),
+    return moth_fail(ctx, MOTH_E_SHAPE, arg, shuffle ? "the channels of %s are not a multiple of "
+                                                       "%lld"
+                     : "the sides of %s are not multiples of %lld", moth_str(x),
                      (long long)(shuffle ? r * r : r));
   return MOTH_OK;
 }
 
-/* out := x viewed as `split`, its last five dimensions permuted, viewed as `joined`. */
+/* out := x viewed as `split`, with its last five dimensions permuted, then viewed as `joined`. */
 static int rearranged(moth_tensor *x, const int64_t split[5], const int64_t order[5],
                       const int64_t joined[3], moth_tensor **out) {
   moth_ctx *ctx = x->ctx;
@@ -299,8 +303,8 @@ static int pixel_shuffle_compose(const pixel_shuffle_args *a, moth_tensor **out)
 }
 
 MOTH_OP_COMPOSES(pixel_shuffle, PIXEL_SHUFFLE,
-  .doc = "Rearranges groups of r^2 channels to images of r times the size: (C r^2, H, W) -> (C, H "
-         "r, W r) (Shi et al. 2016).",
+  .doc = "Rearranges groups of r^2 channels to images with r times the sides: (C r^2, H, W) -> (C, "
+         "H r, W r) (Shi et al. 2016).",
   .examples = "moth.randn(2, 8, 3, 2), 2",
   .dtypes = MOTH_ANY)
 
@@ -311,7 +315,8 @@ static int pixel_unshuffle_compose(const pixel_unshuffle_args *a, moth_tensor **
   const int64_t *n = a->input->l.shape + a->input->l.ndim - 3;
   int64_t channels;
   if (moth_mul_overflow(n[0], r * r, &channels))
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "downscale_factor", "%lld makes too many channels of %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "downscale_factor",
+                     "a factor of %lld results in too many channels for %s",
                      (long long)r, moth_str(a->input));
   return rearranged(a->input, (int64_t[]){n[0], n[1] / r, r, n[2] / r, r},
                     (int64_t[]){0, 2, 4, 1, 3}, (int64_t[]){channels, n[1] / r, n[2] / r}, out);

@@ -7,9 +7,9 @@
 #define INTERPOLATE(ARG) \
   ARG(tensor, input,            , "sequences, (N, C, L), images, (N, C, H, W), or " \
                                    "volumes, (N, C, D, H, W)") \
-  ARG(ints,   size,         none, "sizes of the result: one for all sides, or one for each") \
-  ARG(floats, scale_factor, none, "factor of the size, for all sides or for each; used instead " \
-                                  "of `size`") \
+  ARG(ints,   size,         none, "sizes of the result: one for all sides, or one per side") \
+  ARG(floats, scale_factor, none, "factor of the size, one for all sides or one per side; used " \
+                                  "instead of `size`") \
   ARG(enum,   mode, nearest|linear|bilinear|bicubic|area|nearest-exact|trilinear, "interpolation " \
                                                                                   "between " \
                                                                                   "elements; " \
@@ -21,7 +21,7 @@
                                                                                   "trilinear for " \
                                                                                   "volumes") \
   ARG(bool,   align_corners, false, "align the centres of the corner elements instead of their " \
-                                    "corners; for linear, bilinear, bicubic, trilinear") \
+                                    "outer edges; for linear, bilinear, bicubic, trilinear") \
   ARG(bool,   recompute_scale_factor, false, "compute the coordinates from the sizes instead of " \
                                              "scale_factor")
 MOTH_ARGS(interpolate, INTERPOLATE)

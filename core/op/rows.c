@@ -44,7 +44,8 @@ static int var_cpu_into(const moth_tensor *x, moth_ints dims, double correction,
   return moth_real_done(work, y, status);
 }
 
-/* scale (input - mean) / unit, scale and unit as the result is shaped; without a unit, of 1 */
+/* Adds the gradient scale (input - mean) / unit. scale and unit have the shape of the result;
+** without a unit it is 1. */
 static int var_flow(moth_grad *g, moth_tensor *input, moth_ints dim, bool keepdim,
                     moth_tensor *scale, moth_tensor *unit) {
   moth_ints size = {input->l.shape, input->l.ndim};
@@ -90,7 +91,8 @@ SPREAD_RECORD(var, .doc = "The variance along dimensions: sum((x - mean)^2) / (n
 SPREAD_OP(std, true)
 static int std_grad(const std_args *a, moth_grad *g) {
   double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
-  moth_tensor *y = g->out[0], *flat = OF(logical_not, y); /* no deviation, no gradient */
+  /* where the deviation is 0, so is the gradient */
+  moth_tensor *y = g->out[0], *flat = OF(logical_not, y);
   moth_tensor *scale = FILLED(TIMES(g->dy, NUMBER(1 / n)), flat, 0);
   return var_flow(g, a->input, a->dim, a->keepdim, scale, FILLED(y, flat, 1));
 }
@@ -131,9 +133,9 @@ static int norm_p_shape(const norm_p_args *a, moth_layout *y) {
                    moth_str(a->input));
 }
 
-/* True where a root of a sum of squares may have lost digits or overflowed in f64. */
+/* Returns true if a root of a sum of squares may have lost precision or overflowed in f64. */
 static bool squares_left_range(const moth_tensor *y) {
-  if (y->l.dtype != MOTH_F64) return false; /* squares of f32 fit f64 */
+  if (y->l.dtype != MOTH_F64) return false; /* the squares of f32 fit f64 */
   const double *at = (const double *)(const void *)moth_at(y);
   for (int64_t i = 0; i < y->l.numel; i++)
     if (!(at[i] > 1e-140 && at[i] < 1e140) && at[i] == at[i]) return true;
@@ -157,8 +159,9 @@ static int norm_p_cpu(const norm_p_args *a, moth_tensor **out) {
   return moth_real_done(work, out[0], status);
 }
 
-/* sign(x) (|x| / y)^(p-1) dy; 0 where x or y is. Of the quotient, since powers of large and small
-** numbers leave the range. Zeros are set to 1 before they can make infinity. */
+/* The gradient is sign(x) (|x| / y)^(p-1) dy, and 0 where x or y is 0. The power is computed from
+** the quotient, since powers of large and small numbers overflow or underflow. Zeros become 1
+** first, so that no division gives infinity. */
 static int norm_p_grad(const norm_p_args *a, moth_grad *g) {
   const moth_ints size = {a->input->l.shape, a->input->l.ndim};
   moth_tensor *x = a->input, *y = g->out[0], *dy = g->dy, *dx;
@@ -233,8 +236,9 @@ static int logsumexp_cpu(const logsumexp_args *a, moth_tensor **out) {
   return moth_real_done(work, out[0], status);
 }
 
-/* dy exp(x - y). Infinity counts as the largest number: an infinite element has the gradient,
-** finite ones next to it have none, and no difference is one of infinities. */
+/* dy exp(x - y). Infinity is replaced with the largest number: an infinite element gets the
+** gradient, finite elements in the same row get 0, and the difference of infinities does not
+** occur. */
 static int logsumexp_grad(const logsumexp_args *a, moth_grad *g) {
   const double most = moth_largest(g->out[0]->l.dtype);
   moth_tensor *x = a->input;
@@ -265,7 +269,8 @@ static int extreme_mask(moth_ctx *ctx, const moth_tensor *x, int64_t dim, uint32
   return moth_fail(ctx, MOTH_E_SHAPE, "input", "%s has no elements to choose from", moth_str(x));
 }
 
-/* Columns of floats, where rows would have to be made first; -1: x is not like that. */
+/* Finds the positions in columns of contiguous floats without a transpose. Returns -1 if x has
+** another layout. */
 static int columns_into(moth_tensor *y, const moth_tensor *x, uint32_t mask, bool least) {
   int64_t outer = 1, n = 1, inner = 1;
   const int dtype = x->l.dtype;
@@ -310,8 +315,11 @@ static int positions_into(moth_tensor *y, const moth_tensor *x, int64_t dim, boo
                 .examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, keepdim = true}", \
                 .outputs = "y: position", .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD)
 
-POSITION(argmax, false, "The position of the largest value: of equals the first, of all NaN.")
-POSITION(argmin, true, "The position of the smallest value: of equals the first, of all NaN.")
+POSITION(argmax, false,
+         "The position of the largest value; the first one of equal values. NaN counts as largest.")
+POSITION(argmin, true,
+         "The position of the smallest value; the first one of equal values. NaN counts as "
+         "smallest.")
 
 /* -- max_dim, min_dim: value and position -- */
 
@@ -341,13 +349,13 @@ POSITION(argmin, true, "The position of the smallest value: of equals the first,
           .outputs = "values, indices: position", .dtypes = MOTH_ANY, .saves = "indices", \
           .flags = MOTH_OP_HIDDEN, .public_name = shown)
 
-typedef struct row_walk { /* of picking from rows, or placing into them */
+typedef struct row_walk { /* for reading or writing one element of each row */
   int32_t dim;
-  int64_t length, step; /* of a row; bytes from element to element */
-  int64_t size;         /* of an element */
+  int64_t length, step; /* length of a row; bytes between its elements */
+  int64_t size;         /* bytes of an element */
 } row_walk;
 
-/* `rows` without its dim: each row is represented by its first element. Stored on the stack. */
+/* *view := `rows` without its dim: the first element of each row. The view is on the stack. */
 static int row_starts(moth_tensor *view, row_walk *w, const moth_tensor *rows, int64_t dim,
                       bool keepdim) {
   int32_t d;
@@ -368,7 +376,7 @@ static int row_starts(moth_tensor *view, row_walk *w, const moth_tensor *rows, i
   return MOTH_OK;
 }
 
-/* Operands: positions, rows, single values. */
+/* The operands are positions, rows, and single values. */
 static void walk_rows(int64_t n, char *const *at, const int64_t *step, const row_walk *w,
                       bool place) {
   for (int64_t i = 0; i < n; i++) {
@@ -381,7 +389,7 @@ static void walk_rows(int64_t n, char *const *at, const int64_t *step, const row
 MOTH_INNER(pick_run) { walk_rows(n, at, step, arg, false); }
 MOTH_INNER(place_run) { walk_rows(n, at, step, arg, true); }
 
-/* Takes the positions, NULL after an error; they were checked. */
+/* Runs row_pick or row_place. Releases the checked positions; NULL means an earlier error. */
 static int run_rows(moth_tensor *take, const moth_tensor *starts, const moth_tensor *values,
                     const row_walk *w, moth_inner inner) {
   moth_loop loop;
@@ -407,7 +415,7 @@ DIM_OP(max_dim, false, "max",
 DIM_OP(min_dim, true, "min",
        "The smallest values along a dimension and their positions; NaN wins.")
 
-/* y := the shape of x without dim; `index` must have it too. */
+/* y := the shape of x without dim. Checks that `index` has this shape too. */
 static int row_shape(moth_ctx *ctx, const moth_layout *x, const moth_tensor *index, int64_t dim,
                      bool keepdim, moth_layout *y) {
   int32_t d;
@@ -436,7 +444,7 @@ static int row_pick_grad(const row_pick_args *a, moth_grad *g) {
                         .keepdim = a->keepdim, .size = {a->input->l.shape, a->input->l.ndim}));
 }
 
-MOTH_OP(row_pick, ROW_PICK, .doc = "One element of each row.",
+MOTH_OP(row_pick, ROW_PICK, .doc = "Reads one element of each row.",
         .examples = "moth.randn(2, 3), moth.tensor{1LL, 3LL}, 2\n"
                     "moth.randn(2, 3), moth.tensor{{1LL, 2LL, 1LL}}, 1, {keepdim = true}",
         .dtypes = MOTH_ANY, .saves = "index", .flags = MOTH_OP_HIDDEN)
@@ -466,7 +474,7 @@ static int row_place_grad(const row_place_args *a, moth_grad *g) {
                         .keepdim = a->keepdim));
 }
 
-MOTH_OP(row_place, ROW_PLACE, .doc = "Rows of zeros with one value in each.",
+MOTH_OP(row_place, ROW_PLACE, .doc = "Rows of zeros, each with one value at a position.",
         .examples = "moth.randn(2), moth.tensor{1LL, 3LL}, 2, {size = {2, 3}}\n"
                     "moth.randn(2, 1), moth.tensor{{1LL}, {3LL}}, 2, "
                     "{keepdim = true, size = {2, 3}}",

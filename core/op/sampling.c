@@ -1,6 +1,6 @@
-/* sampling.c -- further distributions: integers, exponential, geometric, and positions by
-** weights. Every value uses two words of the random stream and is computed in f64. random.h
-** declares the arguments; random.c lists the ops.
+/* sampling.c -- further distributions: integers, exponential, geometric, and multinomial. Every
+** value uses two words of the random stream and is computed in f64. random.h declares the
+** arguments; random.c lists the ops.
 */
 #include <float.h>
 #include <math.h>
@@ -17,9 +17,9 @@
 #include "tensor/tensor.h"
 
 #define WORDS 1024
-#define BLOCK (WORDS / 2) /* values at a time */
+#define BLOCK (WORDS / 2) /* values computed at once */
 
-/* -- filling: values come in blocks, f64 or i64, and are converted -- */
+/* -- filling: values are computed in blocks of f64 or i64, then converted -- */
 
 typedef void (*maker)(int64_t n, const uint32_t *words, const void *how, moth_slot *values);
 
@@ -40,7 +40,7 @@ static int fill(moth_tensor *y, moth_tensor *generator, maker make, const void *
   return status;
 }
 
-/* The same for a target with any strides. */
+/* As fill, for a target with any strides. */
 static int fill_target(moth_tensor *y, moth_tensor *generator, maker make, const void *how,
                        int from) {
   if (moth_contiguous(y)) return fill(y, generator, make, how, from);
@@ -52,7 +52,7 @@ static int fill_target(moth_tensor *y, moth_tensor *generator, maker make, const
   return status;
 }
 
-/* The old values have no part in the result. */
+/* The old values do not affect the result: their gradient is 0. */
 static int no_flow(moth_grad *g, const moth_tensor *input) {
   return moth_flow(g, input, GRAD(g, zeros, .size = {input->l.shape, input->l.ndim},
                                   .dtype = input->l.dtype,
@@ -63,7 +63,7 @@ static int no_flow(moth_grad *g, const moth_tensor *input) {
 
 /* -- integers -- */
 
-typedef struct whole_range { /* count 0: all of int64 */
+typedef struct whole_range { /* count 0 means all of int64 */
   int64_t low;
   uint64_t count;
 } whole_range;
@@ -74,13 +74,13 @@ static void make_whole(int64_t n, const uint32_t *words, const void *how, moth_s
     values[i].integer = (int64_t)((uint64_t)r->low + moth_random_below(r->count, words + 2 * i));
 }
 
-/* low alone is the bound. */
+/* If only low is given, it is the upper bound. */
 static int range_of(moth_ctx *ctx, const char *arg, int64_t low, int64_t high, int dtype,
                     whole_range *r) {
   r->low = high == MOTH_NO_INT ? 0 : low;
   if (high == MOTH_NO_INT) high = low;
   if (r->low >= high)
-    return moth_fail(ctx, MOTH_E_ARG, arg, "%lld is not above %lld", (long long)high,
+    return moth_fail(ctx, MOTH_E_ARG, arg, "%lld is not greater than %lld", (long long)high,
                      (long long)r->low);
   int64_t last = high - 1;
   r->count = (uint64_t)high - (uint64_t)r->low;
@@ -104,13 +104,13 @@ static int randint_like_cpu(const randint_like_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(randint_like, RANDINT_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
-              .doc = "Random integers, uniform from low up to, but not including, high, with the "
+              .doc = "Random integers from the uniform distribution on [low, high), with the "
                      "input's shape.",
               .examples = "moth.zeros(2, 3), 2\n"
                           "moth.zeros(2), 0, 2, {generator = moth.Generator(), "
                           "dtype = moth.int32}")
 
-/* The integers from 0 on that a dtype holds exactly. */
+/* Returns the integers >= 0 that a dtype holds exactly. */
 static whole_range all_of(int dtype) {
   static const uint8_t bits[MOTH_DTYPES] = {
     [MOTH_BOOL] = 1, [MOTH_U8] = 8,   [MOTH_I8] = 7,   [MOTH_I16] = 15, [MOTH_I32] = 31,
@@ -141,8 +141,7 @@ static int random__cpu(const random__args *a, moth_tensor **out) {
 static int random__grad(const random__args *a, moth_grad *g) { return no_flow(g, a->input); }
 
 MOTH_OP(random_, RANDOM_, .dtypes = MOTH_ANY, .flags = FILLS,
-        .doc = "Fills a tensor with random integers, uniform from `from` up to, but not including, "
-               "`to`.",
+        .doc = "Fills a tensor with random integers from the uniform distribution on [from, to).",
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), 0, 2, {generator = moth.Generator()}")
 
@@ -175,7 +174,8 @@ MOTH_OP(exponential_, EXPONENTIAL_, .dtypes = MOTH_FLOATS, .flags = FILLS,
         .examples = "moth.zeros(2, 3)\n"
                     "moth.zeros(2), 3, {generator = moth.Generator()}")
 
-/* The number of trials up to the first success: an exponential number, rounded up to an integer. */
+/* Computes the number of trials up to the first success: an exponential number, rounded up to an
+** integer. */
 static void make_geometric(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
   make_exponential(n, words, how, values);
   for (int64_t i = 0; i < n; i++) {
@@ -186,7 +186,7 @@ static void make_geometric(int64_t n, const uint32_t *words, const void *how, mo
 
 static int geometric__shape(const geometric__args *a, moth_layout *y) {
   if (!(a->p > 0 && a->p < 1))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability within 0..1 is needed, got %g",
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "p", "a probability between 0 and 1 is needed, got %g",
                      a->p);
   return moth_shape_like(a->input, y);
 }
@@ -199,8 +199,8 @@ static int geometric__cpu(const geometric__args *a, moth_tensor **out) {
 static int geometric__grad(const geometric__args *a, moth_grad *g) { return no_flow(g, a->input); }
 
 MOTH_OP(geometric_, GEOMETRIC_, .dtypes = MOTH_NUMERIC, .flags = FILLS,
-        .doc = "Fills a tensor with random numbers from the geometric distribution: the number of "
-               "trials up to the first success, with probability (1 - p)^(k - 1) p for k.",
+        .doc = "Fills a tensor with random numbers from the geometric distribution: k, the number "
+               "of trials up to the first success, has the probability (1 - p)^(k - 1) p.",
         .examples = "moth.zeros(2, 3), 0.5\n"
                     "moth.zeros(2), 0.2, {generator = moth.Generator()}")
 
@@ -213,16 +213,16 @@ static int multinomial_shape(const multinomial_args *a, moth_layout *y) {
     return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "weights (n) or (rows, n) are needed, got %s",
                      moth_str(a->input));
   if (a->num_samples < 1 || (!a->replacement && a->num_samples > n))
-    return moth_fail(a->ctx, MOTH_E_ARG, "num_samples", "%lld of %lld positions are asked for%s",
+    return moth_fail(a->ctx, MOTH_E_ARG, "num_samples", "%lld of %lld positions cannot be drawn%s",
                      (long long)a->num_samples, (long long)n,
-                     a->num_samples < 1 ? "" : "; say {replacement = true}");
+                     a->num_samples < 1 ? "" : "; set {replacement = true}");
   moth_shape_like(a->input, y);
   y->dtype = MOTH_I64;
   y->shape[y->ndim - 1] = a->num_samples;
   return MOTH_OK;
 }
 
-/* Weights must be finite and not below 0; adds how many are above it. */
+/* Checks that weights are finite and >= 0. Adds the number of weights above 0 to *s. */
 static int check_weights(const multinomial_args *a, int64_t n, const double *w, int64_t *some) {
   int64_t above = 0, bad = 0;
   for (int64_t j = 0; j < n; j++) {
@@ -231,7 +231,8 @@ static int check_weights(const multinomial_args *a, int64_t n, const double *w, 
   }
   for (int64_t j = 0; bad; j++)
     if (!(w[j] >= 0) || isinf(w[j]))
-      return moth_fail(a->ctx, MOTH_E_DOMAIN, "input", "weights are finite and from 0 on, got %g",
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "input",
+                       "finite weights from 0 on are needed, got %g",
                        w[j]);
   *some += above;
   return MOTH_OK;
@@ -245,8 +246,8 @@ static int check_enough(const multinomial_args *a, int64_t row, int64_t some) {
                    " are above 0", (long long)wanted, (long long)some, (long long)row);
 }
 
-/* Turns w into running sums that begin after `sum`; returns the last. Fours need not wait for each
-** other's additions, and sums stay equal where a weight is 0. */
+/* Replaces w with its running sums, which begin after `sum`. Returns the last one. Adds in groups
+** of four, whose additions are independent. Sums stay equal where a weight is 0. */
 static double run_sums(double sum, int64_t n, double *w) {
   int64_t j = 0;
   for (; j + 4 <= n; j += 4) {
@@ -258,7 +259,7 @@ static double run_sums(double sum, int64_t n, double *w) {
   return sum;
 }
 
-/* The first of n running sums that is above `at`. */
+/* Returns the position of the first of n running sums that is greater than `at`. */
 static int64_t first_above(const double *sum, int64_t n, double at) {
   int64_t lo = 0, hi = n - 1;
   while (lo < hi) {
@@ -266,11 +267,11 @@ static int64_t first_above(const double *sum, int64_t n, double at) {
     if (sum[mid] > at) hi = mid;
     else lo = mid + 1;
   }
-  while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a weight of 0 */
+  while (lo > 0 && sum[lo] == sum[lo - 1]) lo--; /* rounding led to a position with weight 0 */
   return lo;
 }
 
-/* u[0..n) := shares of a sum, drawn. */
+/* u[0..n) := random numbers in [0, 1). */
 static int draw_shares(const multinomial_args *a, int64_t n, double *u) {
   uint32_t words[WORDS];
   moth_stream s;
@@ -283,10 +284,11 @@ static int draw_shares(const multinomial_args *a, int64_t n, double *u) {
   return status;
 }
 
-/* With replacement: where a share of the sum falls, for each sample. Turns w into running sums. */
+/* Draws with replacement: finds the position of a random fraction of the sum for each sample.
+** Replaces w with its running sums. */
 static int draw_again(const multinomial_args *a, int64_t rows, int64_t n, double *w, int64_t *y) {
   const int64_t k = a->num_samples;
-  double *u = (double *)(void *)y; /* a share's place is its position's */
+  double *u = (double *)(void *)y; /* fractions and positions share memory */
   int status = draw_shares(a, rows * k, u);
   for (int64_t i = 0; i < rows && !status; i++, w += n) {
     const double sum = run_sums(0, n, w);
@@ -296,9 +298,10 @@ static int draw_again(const multinomial_args *a, int64_t rows, int64_t n, double
   return status;
 }
 
-enum { SPAN = 256 }; /* weights; a multiple of 4, so that sums are the same by spans */
+enum { SPAN = 256 }; /* weights per span; a multiple of 4, so that run_sums gives the same sums for
+                     ** spans */
 
-/* A span of a row of weights as doubles; returns how many they are. */
+/* Reads a span of a row of weights as doubles. Returns their number. */
 static int64_t read_span(const moth_tensor *x, int64_t row, int64_t span, double *w) {
   const moth_layout *l = &x->l;
   const int64_t last = l->ndim - 1, size = moth_dtype_size[l->dtype], first = span * SPAN;
@@ -308,7 +311,7 @@ static int64_t read_span(const moth_tensor *x, int64_t row, int64_t span, double
   return n;
 }
 
-/* The running sums of a row up to the end of each span. */
+/* Computes the running sums of a row at the end of each span. */
 static int sum_spans(const multinomial_args *a, int64_t row, int64_t spans, double *sums) {
   double w[SPAN], sum = 0;
   int64_t some = 0;
@@ -321,8 +324,8 @@ static int sum_spans(const multinomial_args *a, int64_t row, int64_t spans, doub
   return status ? status : check_enough(a, row, some);
 }
 
-/* The same, where few are drawn of many weights: only each span's sum is kept, and a span is summed
-** again for what falls there. */
+/* As draw_again, for few samples of many weights. Only the sum of each span is stored; the sums
+** within a span are computed again for each sample. */
 static int draw_few(const multinomial_args *a, int64_t row, int64_t spans, const double *sums,
                     int64_t *y) {
   const double *u = (const double *)(const void *)y;
@@ -337,7 +340,7 @@ static int draw_few(const multinomial_args *a, int64_t row, int64_t spans, const
   return MOTH_OK;
 }
 
-/* Nothing is drawn before all rows are looked at: what is refused leaves the generator alone. */
+/* Checks all rows before anything is drawn: an error does not advance the generator. */
 static int draw_few_rows(const multinomial_args *a, int64_t rows, int64_t n, int64_t *y) {
   const int64_t k = a->num_samples, spans = (n + SPAN - 1) / SPAN, bytes = rows * spans * 8;
   double *sums = moth_alloc(a->ctx, bytes);
@@ -351,7 +354,8 @@ static int draw_few_rows(const multinomial_args *a, int64_t rows, int64_t n, int
   return status;
 }
 
-/* Without: of times that are exponential with the weights as rates, the first ones. */
+/* Draws without replacement. Each position gets an exponential time with its weight as rate; the
+** first num_samples positions are the result. */
 static int draw_once(const multinomial_args *a, moth_tensor *weights, int64_t rows, int64_t n,
                      int64_t *y) {
   moth_tensor *times = moth_tensor_new(a->ctx, &weights->l);
@@ -359,7 +363,7 @@ static int draw_once(const multinomial_args *a, moth_tensor *weights, int64_t ro
   const double one = 1, *w = (const double *)(const void *)moth_at(weights);
   double *t = (double *)(void *)moth_at(times);
   int status = fill(times, a->generator, make_exponential, &one, MOTH_F64);
-  for (int64_t i = 0; i < rows * n; i++) t[i] = w[i] > 0 ? t[i] / w[i] : NAN; /* after all */
+  for (int64_t i = 0; i < rows * n; i++) t[i] = w[i] > 0 ? t[i] / w[i] : NAN; /* NaN sorts last */
   const moth_rows r = {.count = rows, .length = n, .dtype = MOTH_F64, .x = moth_at(times),
                        .owner = times};
   if (!status) status = moth_rows_sort(&r, a->num_samples, false, NULL, y);

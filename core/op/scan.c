@@ -1,9 +1,9 @@
-/* scan.c -- cumulative sums, products and extremes, and the differences that invert a sum.
+/* scan.c -- cumulative sums, products and extremes, and diff, the inverse of a cumulative sum.
 **
 ** No gradient of a product divides, so zeros are exact. The gradient of cumprod has a kernel on the
 ** CPU. Elsewhere, and under create_graph, it runs the recurrence y[i] = x[i] y[i - 1] backwards:
-** G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1]; the factors are scaled so that their
-** products stay near 1. This recurrence is the op `recur`, whose gradient is a recurrence in the
+** G[i] = dy[i] + x[i + 1] G[i + 1], dx[i] = G[i] y[i - 1]. The factors are scaled so that their
+** products stay near 1. This recurrence is the op `recur`; its gradient is a recurrence in the
 ** other direction.
 */
 #include "scan.h"
@@ -48,7 +48,7 @@ moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double numb
   return in && rest ? GRAD(g, cat, .tensors = {list, 2}, .dim = d) : NULL;
 }
 
-/* -- factors of products with exponents of their own -- */
+/* -- products of factors, with separate exponents -- */
 
 bool moth_exponents_within(const moth_tensor *x, int64_t bound, bool zeros) {
   double block[64];
@@ -74,7 +74,7 @@ moth_tensor *moth_grad_wide(moth_grad *g, moth_tensor *x) {
   return !x || x->l.dtype == MOTH_F64 ? x : GRAD(g, cast, .input = x, .dtype = MOTH_F64);
 }
 
-/* Through integers, which carry no gradient. */
+/* The exponents are computed as integers, which have no gradient. */
 moth_tensor *moth_exponents(moth_grad *g, moth_tensor *x, int64_t dim) {
   moth_tensor *log = OF(log2, OF(abs, x));
   log = CHOOSE(OF(isfinite, log), log, NUMBER(0));
@@ -89,7 +89,7 @@ moth_tensor *moth_steps(moth_grad *g, moth_tensor *sums, int64_t dim) {
 
 moth_tensor *moth_times_two_to(moth_grad *g, moth_tensor *x, moth_tensor *e) {
   e = GRAD(g, clamp, .input = e, .min = -3000, .max = 3000);
-  for (int parts = 3; parts > 0; parts--) { /* 2^3000 fits no number, its cubic root does */
+  for (int parts = 3; parts > 0; parts--) { /* 2^3000 is too large for a double, 2^1000 is not */
     moth_tensor *some = e;
     if (parts > 1) some = OF(trunc, TIMES(e, NUMBER(1.0 / parts)));
     x = TIMES(x, OF(exp2, some));
@@ -105,7 +105,7 @@ static int cumsum_into(moth_tensor *out, const moth_tensor *x, int64_t dim, int 
   moth_rows r;
   moth_row_result y;
   int32_t d;
-  if (x->l.numel == 0) return MOTH_OK; /* there may be 2^60 rows of no elements */
+  if (x->l.numel == 0) return MOTH_OK; /* a tensor without elements can have 2^60 rows */
   int status = moth_dim(x->ctx, "dim", dim, x->l.ndim, &d);
   if (!status) status = moth_rows_of(&r, x, along(x, d), from);
   if (status) return status;
@@ -180,8 +180,9 @@ static int cumprod_cpu(const cumprod_args *a, moth_tensor **out) {
   return moth_row_result_done(&y, status);
 }
 
-/* Of x = m 2^e and y = w 2^sum: dx[i] = G[i] w[i - 1] 2^-e[i], G[i] = dy[i] 2^sum[i] +
-** m[i + 1] G[i + 1], so that no part leaves the range where the gradient does not. */
+/* With x = m 2^e and y = w 2^sum: dx[i] = G[i] w[i - 1] 2^-e[i], where
+** G[i] = dy[i] 2^sum[i] + m[i + 1] G[i + 1]. If the gradient does not overflow, no part of it
+** does. */
 static int cumprod_grad_scaled(const cumprod_args *a, moth_grad *g) {
   moth_tensor *x = moth_grad_wide(g, a->input);
   moth_tensor *sums = moth_exponents(g, x, a->dim), *e = moth_steps(g, sums, a->dim);
@@ -194,17 +195,17 @@ static int cumprod_grad_scaled(const cumprod_args *a, moth_grad *g) {
   return moth_flow(g, a->input, moth_times_two_to(g, TIMES(sum, w), back));
 }
 
-/* Where no product of neighbours can be far from 1, without the scales: with the same bits, since
-** they are powers of 2. */
+/* If all products are near 1, computes without scales. The result has the same bits, since the
+** scales are powers of 2. */
 static int cumprod_grad(const cumprod_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *y = g->out[0];
   if (x->l.numel == 0 || x->l.ndim == 0) return moth_flow(g, x, g->dy);
-  if (!a->ctx->grad_mode && !x->l.device) { /* otherwise by formulas, which have gradients */
+  if (!a->ctx->grad_mode && !x->l.device) { /* else by formulas, which are differentiable */
     if (x->l.dtype != g->dy->l.dtype) x = GRAD(g, cast, .input = x, .dtype = g->dy->l.dtype);
     return moth_flow(g, a->input, GRAD(g, cumprod_back, .grad = g->dy, .input = x, .dim = a->dim));
   }
   const int64_t bound = y->l.dtype == MOTH_F64 ? 450 : y->l.dtype == MOTH_F16 ? 5 : 50;
-  if (!moth_exponents_within(y, bound, false)) /* a zero hides the products behind it */
+  if (!moth_exponents_within(y, bound, false)) /* behind a zero, the products are not known */
     return cumprod_grad_scaled(a, g);
   x = moth_grad_wide(g, x);
   moth_tensor *dy = moth_grad_wide(g, g->dy);
@@ -277,7 +278,8 @@ static int recur_cpu(const recur_args *a, moth_tensor **out) {
   return y.work ? moth_row_result_done(&y, status) : status;
 }
 
-/* The sums run the other way; a factor gets what its neighbour was. */
+/* The gradients are sums in the other direction. The gradient of a factor contains the neighbour of
+** y. */
 static int recur_grad(const recur_args *a, moth_grad *g) {
   moth_tensor *factor = moth_shifted(g, a->factor, a->dim, 0, !a->from_end);
   moth_tensor *sum = GRAD(g, recur, .input = g->dy, .factor = factor, .dim = a->dim,
@@ -334,12 +336,12 @@ static int cum_into(moth_tensor **out, const moth_tensor *x, int64_t dim, bool l
           .examples = "moth.randn(2, 3), 2  -- domain: distinct\n"                         \
                       "moth.randn(3, 2), 1  -- domain: distinct")
 
-RUNNING(cummax, false, "The largest element so far along a dimension, and where it stands.")
-RUNNING(cummin, true, "The smallest element so far along a dimension, and where it stands.")
+RUNNING(cummax, false, "The largest element so far along a dimension, and its position.")
+RUNNING(cummin, true, "The smallest element so far along a dimension, and its position.")
 
 /* -- diff -- */
 
-/* Takes *x and returns its differences along d. */
+/* Returns the differences of *x along d. Releases *x. */
 static int differences(moth_ctx *ctx, moth_tensor **x, int32_t d) {
   moth_tensor *first = NULL, *second = NULL, *y = NULL;
   const int64_t size = (*x)->l.shape[d], n = size ? size - 1 : 0, from = size ? 1 : 0;
@@ -364,7 +366,7 @@ static int diff_compose(const diff_args *a, moth_tensor **out) {
   int64_t n = 0;
   if (a->input->l.ndim == 0 || a->n < 0)
     return moth_fail(a->ctx, a->n < 0 ? MOTH_E_ARG : MOTH_E_SHAPE, a->n < 0 ? "n" : "input",
-                     "a tensor with dimensions and a count from 0 on are needed, got %s and %lld",
+                     "a tensor with dimensions and n from 0 on are needed, got %s and %lld",
                      moth_str(a->input), (long long)a->n);
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
   if (status) return status;
@@ -385,8 +387,8 @@ static int diff_compose(const diff_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(diff, DIFF, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD,
-                 .doc = "The n-th differences of neighbours along a dimension: y[i] = x[i + 1] - "
-                        "x[i].",
+                 .doc = "The n-th differences of consecutive elements along a dimension: y[i] = "
+                        "x[i + 1] - x[i].",
                  .examples = "moth.randn(2, 4)\n"
                              "moth.randn(4, 2), {n = 2, dim = 1}\n"
                              "moth.randn(2, 2), {prepend = moth.randn(2, 1), "

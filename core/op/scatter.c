@@ -46,8 +46,9 @@ static int scatter_reduce_shape(const scatter_reduce_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* A tensor of one value, shaped as index: for sums -0, to which 0 may be added and stays what it
-** is, for extremes the one that any other exceeds. */
+/* Returns a tensor of the neutral element of a reduction, in the shape of `index`. For sums it is
+** -0, because
+** -0 + 0 is 0 and -0 + -0 is -0. For extremes it is the value that every other value exceeds. */
 static moth_tensor *neutral(moth_ctx *ctx, int64_t how, int dtype, const moth_layout *index) {
   static const double real[] = {-0.0, 1, -0.0, -INFINITY, INFINITY};
   static const int64_t whole[] = {0, 1, 0, INT64_MIN, INT64_MAX};
@@ -67,7 +68,7 @@ static moth_tensor *neutral(moth_ctx *ctx, int64_t how, int dtype, const moth_la
   return y;
 }
 
-/* Divides only positions with more than one value. */
+/* Divides by counts, where a position has more than one value. */
 static void divide(moth_tensor *y, const moth_tensor *counts) {
   const int64_t n = y->l.numel, *seen = (const int64_t *)(const void *)moth_at(counts);
   void *at = (void *)moth_at(y);
@@ -147,7 +148,7 @@ static int scatter_reduce_cpu(const scatter_reduce_args *a, moth_tensor **out) {
   GRAD(g, scatter_reduce, .input = self, .dim = a->dim, .index = a->index, .src = values,   \
        .reduce = a->reduce, .include_self = a->include_self)
 
-/* The part of src that index covers. */
+/* Returns the part of src with the sizes of `index`. */
 static moth_tensor *covered(const scatter_reduce_args *a, moth_grad *g) {
   moth_tensor *x = a->src;
   for (int32_t d = 0; d < a->src->l.ndim; d++)
@@ -156,7 +157,8 @@ static moth_tensor *covered(const scatter_reduce_args *a, moth_grad *g) {
   return x;
 }
 
-/* d: the gradient of what index covers of src; the rest has none. */
+/* Adds d, the gradient of the part of src with the sizes of `index`. The other elements of src get
+** 0. */
 static void src_flow(const scatter_reduce_args *a, moth_grad *g, moth_tensor *d) {
   moth_layout base = a->src->l;
   moth_layout_pack(&base);
@@ -168,16 +170,18 @@ static void src_flow(const scatter_reduce_args *a, moth_grad *g, moth_tensor *d)
   moth_flow(g, a->src, d);
 }
 
-/* The input's gradient is nothing where it takes no part. */
+/* Adds the gradient of the input, if include_self; else the input has no gradient at these
+** positions. */
 static void self_flow(const scatter_reduce_args *a, moth_grad *g, moth_tensor *d) {
   if (!a->include_self)
     d = GRAD(g, scatter, .input = d, .dim = a->dim, .index = a->index, .src = NUMBER(0));
   moth_flow(g, a->input, d);
 }
 
-/* Of a product: the result over each factor, or the others' product where it is the only 0. */
+/* The gradient of a product: the result divided by each factor. If a factor is the only 0, it is
+** the product of the others. */
 static int prod_grad(const scatter_reduce_args *a, moth_grad *g, moth_tensor *src) {
-  src = moth_grad_wide(g, src); /* f64, which products of several f32 fit */
+  src = moth_grad_wide(g, src); /* in f64, which products of several f32 fit */
   moth_tensor *x = moth_grad_wide(g, a->input), *dy = moth_grad_wide(g, g->dy);
   moth_tensor *zero = SAME(x, NUMBER(0)), *gap = SAME(src, NUMBER(0));
   if (moth_wants(g, a->input)) {
@@ -195,7 +199,7 @@ static int prod_grad(const scatter_reduce_args *a, moth_grad *g, moth_tensor *sr
   return g->status;
 }
 
-/* Of an extreme: shared by all that have it. */
+/* The gradient of an extreme is shared by all elements that are equal to it. */
 static int extreme_grad(const scatter_reduce_args *a, moth_grad *g, moth_tensor *src) {
   moth_tensor *x = a->input, *y = g->out[0];
   moth_tensor *mine = TO(SAME(x, y), x), *theirs = TO(SAME(src, PICK(y)), x);
@@ -224,8 +228,9 @@ static int scatter_reduce_grad(const scatter_reduce_args *a, moth_grad *g) {
 
 MOTH_OP(scatter_reduce, SCATTER_REDUCE, .dtypes = MOTH_NUMERIC, .saves = "index input src y",
         .flags = MOTH_OP_INPLACE | MOTH_OP_METHOD | MOTH_OP_FROM_ONE,
-        .doc = "The input with the values of `src` at positions along a dimension; values at one "
-               "position are reduced to their sum, product, mean, minimum or maximum.",
+        .doc = "The input with the values of `src` reduced into positions along a dimension: "
+               "values for one position are combined to their sum, product, mean, minimum or "
+               "maximum.",
         .examples =
           "moth.randn(3, 4), 2, moth.tensor{{1LL, 1LL}, {4LL, 2LL}, {2LL, 2LL}}, "
           "moth.randn(3, 2), 'sum'\n"

@@ -20,13 +20,14 @@
 #include "reduce.h"
 #include "solve.h"
 
-/* -- svd: LAPACK reads A', whose left vectors are our right ones -- */
+/* -- svd: LAPACK reads A', so its left singular vectors are the right ones of A -- */
 
 static const char *job_of(const moth_stack *s) {
   return s->job == 0 ? "N" : s->job == 1 ? "S" : "A";
 }
 
-/* job 0: values, 1: and as many vectors, 2: and all vectors. Scratch for gesdd. */
+/* job 0: values only; 1: as many vectors as values; 2: all vectors. Reserves scratch memory for
+** gesdd. */
 static void svd_reserve(moth_stack *s, int job) {
   int info, query = -1;
   char most[8];
@@ -73,8 +74,9 @@ static int linalg_svd_shape(const linalg_svd_args *a, moth_layout *y) {
   const int64_t rows = a->A->l.shape[n - 2], cols = a->A->l.shape[n - 1];
   const int64_t k = rows < cols ? rows : cols;
   if (a->full_matrices && (rows > cols ? rows : cols) > INT16_MAX)
-    return moth_fail(a->ctx, MOTH_E_LIMIT, "full_matrices", "all vectors of %s are beyond what "
-                     "LAPACK can count: use full_matrices = false", moth_str(a->A));
+    return moth_fail(a->ctx, MOTH_E_LIMIT, "full_matrices",
+                     "all vectors of %s are too large for LAPACK: use full_matrices = false",
+                     moth_str(a->A));
   for (int i = 0; i < 3; i++) moth_shape_like(a->A, &y[i]);
   y[0].shape[n - 1] = a->full_matrices ? rows : k;
   y[1].ndim = n - 1;
@@ -109,8 +111,9 @@ static moth_tensor *sum_of(moth_grad *g, moth_tensor *p, moth_tensor *q) {
   return p && q ? PLUS(p, q) : p ? p : q;
 }
 
-/* U (X(U) S + S X(V) + diag(dS)) V', and what leaves the space of the vectors that are used. Those
-** beyond them are not unique and have no gradient. In f64, which the squares of all f32 fit. */
+/* The gradient is U (X(U) S + S X(V) + diag(dS)) V', plus the parts outside the space of the
+** vectors that belong to singular values. Other vectors are not unique and have no gradient.
+** Computed in f64, so that squares of f32 do not overflow. */
 static int linalg_svd_grad(const linalg_svd_args *a, moth_grad *g) {
   const int32_t d = a->A->l.ndim;
   const int64_t m = a->A->l.shape[d - 2], n = a->A->l.shape[d - 1], k = m < n ? m : n;
@@ -212,12 +215,12 @@ static int linalg_pinv_shape(const linalg_pinv_args *a, moth_layout *y) {
   return MOTH_OK;
 }
 
-/* V S^+ U': the rows of Vh are divided; the product reads both transposed. */
+/* V S^+ U'. The rows of Vh are divided by S; the product reads both matrices transposed. */
 static int pinv_one(const moth_stack *s, int64_t i, char *scratch) {
   const linalg_pinv_args *a = s->args;
   const int64_t m = s->m, n = s->n, k = s->k;
   char *u = scratch + s->b, *vh = u + m * k * s->size, *values = vh + n * k * s->size;
-  char *ut = scratch + s->a; /* what gesdd has used up */
+  char *ut = scratch + s->a; /* memory that gesdd no longer needs */
   int info = svd_run(s, i, scratch, u, values, vh);
   if (info) return info;
   const double largest = moth_stack_get(s, values, 0);
@@ -253,7 +256,7 @@ static int linalg_pinv_cpu(const linalg_pinv_args *a, moth_tensor **out) {
   return status;
 }
 
-/* The gradient of A from the gradient dP of its pseudoinverse P:
+/* Returns the gradient of A. dP is the gradient of its pseudoinverse P:
 ** -P' dP P' + (I - A P) dP' P P' + P' P dP' (I - P A) */
 static moth_tensor *pinv_back(moth_grad *g, moth_tensor *x, moth_tensor *p, moth_tensor *dp) {
   moth_tensor *t = TURNED(p), *dt = TURNED(dp);
@@ -284,7 +287,8 @@ static int linalg_lstsq_solve_shape(const linalg_lstsq_solve_args *a, moth_layou
   const int32_t p = a->A->l.ndim, q = a->B->l.ndim;
   const int64_t m = a->A->l.shape[p - 2], n = a->A->l.shape[p - 1];
   if (a->B->l.shape[q - 2] != m)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "B", "%s has not the %lld rows of %s", moth_str(a->B),
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "B", "%s does not have the %lld rows of %s",
+                                                moth_str(a->B),
                      (long long)m, moth_str(a->A));
   for (int i = 0; i < 3 && !status; i++) status = moth_stack_shape(a->ctx, a->A, a->B, 2, &y[i]);
   if (status) return status;
@@ -296,7 +300,7 @@ static int linalg_lstsq_solve_shape(const linalg_lstsq_solve_args *a, moth_layou
   return MOTH_OK;
 }
 
-/* One call, or with *lwork = -1 the question for how much memory it wants. */
+/* Calls LAPACK once. With *lwork = -1, LAPACK returns the size of its workspace. */
 static int least_squares(const moth_stack *s, int *rank, char *x, char *b, char *values, char *work,
                          const int *lwork, int *integers) {
   const linalg_lstsq_solve_args *a = s->args;
@@ -322,8 +326,8 @@ static int least_squares(const moth_stack *s, int *rank, char *x, char *b, char 
 
 #define B_NOT_FINITE (MOTH_NOT_FINITE + 1)
 
-/* s->job is the number of right sides; if it is 0, LAPACK solves for one column of zeros, because
-** it does not factor A without one. */
+/* s->job is the number of right-hand sides. If it is 0, one column of zeros is used, because LAPACK
+** does not factor A without a right-hand side. */
 static int lstsq_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t m = s->m, n = s->n, most = m > n ? m : n, sides = s->job;
   char *x = scratch + s->a, *b = scratch + s->b;
@@ -331,7 +335,7 @@ static int lstsq_one(const moth_stack *s, int64_t i, char *scratch) {
   if (!moth_stack_turn(s, moth_stack_x(s, 0, i), m, n, x, m)) return MOTH_NOT_FINITE;
   if (!moth_stack_turn(s, moth_stack_x(s, 1, i), m, sides, b, most)) return B_NOT_FINITE;
   if (!sides) moth_stack_fill(s, b, most, 0);
-  memset(integers, 0, (size_t)s->n * sizeof(int)); /* gelsy: columns may go anywhere */
+  memset(integers, 0, (size_t)s->n * sizeof(int)); /* gelsy may permute all columns */
   int info = least_squares(s, &rank, x, b, moth_stack_y(s, 2, i), scratch + s->work, &s->lwork,
                            integers);
   for (int64_t c = 0; c < sides; c++)
@@ -370,7 +374,8 @@ static int linalg_lstsq_solve_cpu(const linalg_lstsq_solve_args *a, moth_tensor 
     lstsq_empty(&s);
   }
   if (failed >= 0 && s.failure > 0 && a->driver == GELS)
-    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "A", "%s has not full rank, which 'gels' needs",
+    status = moth_fail(a->ctx, MOTH_E_DOMAIN, "A",
+                       "%s does not have full rank, which driver 'gels' needs",
                        moth_stack_name(&s, failed, text));
   else if (failed >= 0 && s.failure == B_NOT_FINITE)
     status = moth_fail(a->ctx, MOTH_E_DOMAIN, "B", "%s has infinities or NaN", moth_str(a->B));
@@ -379,7 +384,7 @@ static int linalg_lstsq_solve_cpu(const linalg_lstsq_solve_args *a, moth_tensor 
   return status;
 }
 
-/* The solution is A^+ B. */
+/* The solution is A^+ B, so its gradient uses that of the pseudoinverse. */
 static int linalg_lstsq_solve_grad(const linalg_lstsq_solve_args *a, moth_grad *g) {
   moth_tensor *dx = g->dys[0], *ds = g->dys[2], *da = NULL;
   if (ds && ds->l.shape[ds->l.ndim - 1] && moth_wants(g, a->A)) da = values_back(g, a->A, ds);
@@ -393,25 +398,25 @@ static int linalg_lstsq_solve_grad(const linalg_lstsq_solve_args *a, moth_grad *
 
 MOTH_LAPACK_OP(linalg_lstsq_solve, LINALG_LSTSQ, .saves = "A B:A", .public_name = "lstsq",
                .outputs = "solution, rank, singular_values",
-               .doc = "The least squares solution X of A X = B of the smallest norm, the rank of "
+               .doc = "The least squares solution X of A X = B with the smallest norm, the rank of "
                       "A, and its singular values if the driver computes them.",
                .examples = "moth.eye(3, 2), moth.ones(3, 1)  -- domain: matrix\n"
                            "moth.eye(2, 3), moth.ones(4, 2, 1), {rcond = 0.001, driver = 'gelsd'}"
                            "  -- domain: matrix")
 
-/* -- cofactor_back: of cofactors, the second derivative of det -- */
+/* -- cofactor_back: the gradient of cofactors, the second derivative of det -- */
 
 static int linalg_cofactor_back_shape(const linalg_cofactor_back_args *a, moth_layout *y) {
   int status = moth_check_matrices(a->ctx, "A", a->A, true);
   if (status) return status;
   if (a->grad->l.ndim != a->A->l.ndim ||
       memcmp(a->grad->l.shape, a->A->l.shape, (size_t)a->A->l.ndim * sizeof(int64_t)) != 0)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s has not the shape of %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "grad", "%s does not have the shape of %s",
                      moth_str(a->grad), moth_str(a->A));
   return moth_shape_like(a->A, y);
 }
 
-/* The determinant of an orthogonal matrix, 1 or -1. */
+/* Returns the determinant of an orthogonal matrix, 1 or -1. */
 static double orientation(const moth_stack *s, const char *x, char *scratch) {
   int info = 0, *pivots = (int *)(void *)(scratch + s->integers);
   char *copy = scratch + s->a;
@@ -425,7 +430,7 @@ static double orientation(const moth_stack *s, const char *x, char *scratch) {
   return y;
 }
 
-/* c := a b, or a' b. */
+/* c := a b; with `turned`, a' b. */
 static void square_product(const moth_stack *s, const char *a, bool turned, const char *b,
                            char *c) {
   const int64_t n = s->n;
@@ -439,13 +444,13 @@ static void add_at(const moth_stack *s, char *y, int64_t i, double value) {
   moth_stack_put(s, y, i, moth_stack_get(s, y, i) + value);
 }
 
-/* m: with p(i, j) the product of all values but the i-th and the j-th, for all i != j,
-** m(j, j) += p(i, j) d(i, i) and m(j, i) = -p(i, j) d(i, j); all times `sign`. */
+/* Computes m. p(i, j) is the product of all values except the i-th and the j-th. For all i != j,
+** m(j, j) += p(i, j) d(i, i) and m(j, i) = -p(i, j) d(i, j); all are multiplied by `sign`. */
 static void pairs(const moth_stack *s, double sign, const char *values, double *behind,
                   const char *d, char *m) {
   const int64_t n = s->n;
   moth_stack_fill(s, m, n * n, 0);
-  behind[n] = 1; /* of the j-th: the product of it and those after it */
+  behind[n] = 1; /* behind[j]: the product of the values from j on */
   for (int64_t j = n; j-- > 0;) behind[j] = behind[j + 1] * moth_stack_get(s, values, j);
   for (int64_t i = 0; i < n; i++) {
     double but = sign;
@@ -461,8 +466,8 @@ static void pairs(const moth_stack *s, double sign, const char *values, double *
   }
 }
 
-/* det(U V) U M V' with the M of `pairs` for U' dC V. Nothing is divided by a singular value, so
-** that they may be 0. */
+/* Computes det(U V) U M V', where M is the result of `pairs` for U' dC V. It does not divide by
+** singular values, so they may be 0. */
 static int cofactor_back_one(const moth_stack *s, int64_t i, char *scratch) {
   const int64_t n = s->n, bytes = n * n * s->size;
   char *u = scratch + s->b, *vh = u + bytes, *p = vh + bytes, *q = p + bytes, *values = q + bytes;
@@ -499,8 +504,8 @@ static int linalg_cofactor_back_cpu(const linalg_cofactor_back_args *a, moth_ten
 #define SUM(p) \
   GRAD(g, sum, .input = p, .dim = {both, 2}, .keepdim = true, .dtype = -1)
 
-/* With C the cofactors, y = (sum(dC C) C - C dC' C) / det(A); and as a map of dC it is its own
-** transpose. Here the inverse has to be there. */
+/* With C the cofactors, y = (sum(dC C) C - C dC' C) / det(A). As a linear map of dC, y is
+** symmetric. The matrix must be invertible here. */
 static int linalg_cofactor_back_grad(const linalg_cofactor_back_args *a, moth_grad *g) {
   static const int64_t both[] = {-2, -1};
   moth_tensor *w = g->dy, *d = a->grad, *y = g->out[0];

@@ -1,5 +1,5 @@
 /* softmax.c -- softmax and log_softmax. Each has a fused gradient, which is an op. The gradients of
-** that op are written with ops.
+** that op are composed of ops.
 */
 #include "softmax.h"
 #include "tensor/shape.h"
@@ -12,12 +12,12 @@
 #include "gradient_formula.h"
 #include "reduce.h"
 
-/* The sum of x along a, kept as a dimension of one. */
+/* The sum of x along dim, which is kept with size 1. */
 static moth_tensor *sum_along(moth_grad *g, moth_tensor *x, int64_t dim) {
   return GRAD(g, sum, .input = x, .dim = {&dim, 1}, .keepdim = true, .dtype = -1);
 }
 
-/* -- shape and kernel, for both -- */
+/* -- shape and kernel of both gradients -- */
 
 static int softmax_layout(const moth_tensor *input, int64_t dim, int64_t dtype, moth_layout *y) {
   int32_t at;
@@ -25,7 +25,7 @@ static int softmax_layout(const moth_tensor *input, int64_t dim, int64_t dtype, 
   if (dtype >= 0) y->dtype = (uint8_t)dtype;
   if (dtype >= MOTH_DTYPES || !moth_is_float(y->dtype))
     return moth_fail(input->ctx, MOTH_E_DTYPE, dtype < 0 ? "input" : "dtype",
-                     "a float dtype is needed%s", dtype < 0 ? "; say {dtype = moth.float32}" : "");
+                     "a float dtype is needed%s", dtype < 0 ? "; set {dtype = moth.float32}" : "");
   return moth_dim(input->ctx, "dim", dim, input->l.ndim, &at);
 }
 
@@ -47,7 +47,7 @@ static int softmax_run(const moth_tensor *input, int64_t dim, bool logarithm, mo
 static int back_layout(const moth_tensor *input, const moth_tensor *output, int64_t dim,
                        moth_layout *dx) {
   if (!moth_shape_same(&input->l, &output->l))
-    return moth_fail(input->ctx, MOTH_E_SHAPE, "output", "%s has not the shape of %s",
+    return moth_fail(input->ctx, MOTH_E_SHAPE, "output", "%s does not have the shape of %s",
                      moth_str(output), moth_str(input));
   return softmax_layout(input, dim, -1, dx);
 }
@@ -100,8 +100,8 @@ static int softmax_back_cpu(const softmax_back_args *a, moth_tensor **out) {
   return back_run(a->input, a->output, a->dim, false, out[0]);
 }
 
-/* dx = y (dy - sum(dy y)). With v its gradient: of dy, the same with v for dy; of y,
-** v (dy - sum(dy y)) - dy sum(v y). */
+/* dx = y (dy - sum(dy y)). Let v be the gradient of dx. The gradient of dy is the same formula with
+** v for dy; the gradient of y is v (dy - sum(dy y)) - dy sum(v y). */
 static int softmax_back_grad(const softmax_back_args *a, moth_grad *g) {
   moth_tensor *v = g->dy, *dy = a->input, *y = a->output;
   if (moth_wants(g, dy))
@@ -154,8 +154,8 @@ static int log_softmax_back_cpu(const log_softmax_back_args *a, moth_tensor **ou
   return back_run(a->input, a->output, a->dim, true, out[0]);
 }
 
-/* dx = dy - p sum(dy), p = exp(y). With v its gradient: of dy, v - sum(v p); of y,
-** -v p sum(dy). */
+/* dx = dy - p sum(dy), p = exp(y). Let v be the gradient of dx. The gradient of dy is v - sum(v p);
+** the gradient of y is -v p sum(dy). */
 static int log_softmax_back_grad(const log_softmax_back_args *a, moth_grad *g) {
   moth_tensor *vp = TIMES(g->dy, OF(exp, a->output));
   if (moth_wants(g, a->input))

@@ -1,4 +1,4 @@
-/* softmax.h -- arguments of softmax and its logarithm. */
+/* softmax.h -- arguments of softmax and log_softmax. */
 #ifndef MOTH_OP_SOFTMAX_H
 #define MOTH_OP_SOFTMAX_H
 
@@ -7,16 +7,16 @@
 #define SOFTMAX(ARG) \
   ARG(tensor, input, , "any shape") \
   ARG(dim,    dim,   , "dimension whose elements become probabilities that sum to 1") \
-  ARG(dtype,  dtype, none, "converts the input first")
+  ARG(dtype,  dtype, none, "dtype to which the input is converted first")
 MOTH_ARGS(softmax, SOFTMAX)
 
 #define LOG_SOFTMAX(ARG) \
   ARG(tensor, input, , "any shape") \
   ARG(dim,    dim,   , "dimension whose elements become logarithms of probabilities") \
-  ARG(dtype,  dtype, none, "converts the input first")
+  ARG(dtype,  dtype, none, "dtype to which the input is converted first")
 MOTH_ARGS(log_softmax, LOG_SOFTMAX)
 
-/* Their gradients: y (dy - sum(dy y)) and dy - exp(y) sum(dy). */
+/* The gradients of softmax and log_softmax: y (dy - sum(dy y)) and dy - exp(y) sum(dy). */
 #define SOFTMAX_BACK(ARG) \
   ARG(tensor, input,  , "gradient of the result, dy") \
   ARG(tensor, output, , "the result, y") \

@@ -29,8 +29,8 @@ static bool has_subnormal_pivot(const moth_stack *s, const char *x) {
   return false;
 }
 
-/* getrf by quotients: getrf may multiply by a pivot's reciprocal, which is infinite for subnormal
-** pivots. */
+/* As getrf, but divides by pivots: getrf may multiply by the reciprocal of a pivot, which is
+** infinite for subnormal pivots. */
 static int factor_slowly(const moth_stack *s, char *x, int *pivots) {
   const int64_t m = s->m, n = s->n;
   int info = 0;
@@ -54,7 +54,7 @@ static int factor_slowly(const moth_stack *s, char *x, int *pivots) {
   return info;
 }
 
-/* x := the i-th matrix in LAPACK's order if `turned`, else unchanged; returns if it is finite. */
+/* x := the i-th matrix, in LAPACK's order if `turned`. Returns true if it is finite. */
 static bool lay(const moth_stack *s, int64_t i, bool turned, char *x) {
   const char *from = moth_stack_x(s, 0, i);
   return turned ? moth_stack_turn(s, from, s->m, s->n, x, s->m)
@@ -80,7 +80,7 @@ static int singular(const moth_stack *s, int64_t i) {
                    moth_stack_name(s, i, text));
 }
 
-/* y := T^-1 y, which LAPACK reads as the right side, or y T^-1. */
+/* y := T^-1 y, or y T^-1. LAPACK reads the transposed matrices. */
 static void triangle(const moth_stack *s, const char *x, const char *side, const char *half,
                      const char *unit, int rows, int cols, char *y) {
   const double one = 1;
@@ -95,8 +95,8 @@ static void triangle(const moth_stack *s, const char *x, const char *side, const
   LAPACK(s, trsm)(side, half, "N", unit, &rows, &cols, alpha, x, &s->n, y, &rows, 1, 1, 1, 1);
 }
 
-/* y := X of A X = y, of k columns; or of X A = y, of k rows. x holds the factors P L U of A': in
-** LAPACK's eyes that is y P L U or P L U y. */
+/* y := X, the solution of A X = y with k columns or X A = y with k rows. x holds the factors P L U
+** of A'. LAPACK reads these equations as y P L U or P L U y. */
 static void solve_by(const moth_stack *s, const char *x, const int *pivots, char *y, int k,
                      bool left) {
   const int n = s->n;
@@ -115,10 +115,10 @@ static void solve_by(const moth_stack *s, const char *x, const int *pivots, char
   triangle(s, x, "L", "U", "N", n, k, y);
 }
 
-/* -- small ones side by side -- */
+/* -- batches of small matrices: one matrix per SIMD element -- */
 
-/* scratch + s->a := the factors of the matrices from i on; which of them are not finite, of which
-** the info is 0. */
+/* scratch + s->a := the factors of the matrices from i on. Returns the set of matrices that are not
+** finite; their info is 0. */
 static uint32_t factor_side(const moth_stack *s, int64_t i, bool turned, char *scratch) {
   const uint32_t bad = moth_side_load(s, 0, i, MOTH_ALL, turned, scratch + s->a);
   moth_small_loops(s->wide)->lu(s->n, scratch + s->a, scratch + s->integers, scratch + s->tau,
@@ -128,7 +128,7 @@ static uint32_t factor_side(const moth_stack *s, int64_t i, bool turned, char *s
   return bad;
 }
 
-/* scratch + s->b, of k columns, := the solutions by these factors. */
+/* scratch + s->b := the solutions with these factors; k columns. */
 static void solve_side_by(const moth_stack *s, int k, char *scratch) {
   const moth_small *loops = moth_small_loops(s->wide);
   loops->swap(s->n, k, scratch + s->integers, scratch + s->b);
@@ -155,7 +155,7 @@ static int linalg_inv_shape(const linalg_inv_args *a, moth_layout *y) {
   return square_shape(a->ctx, a->A, y);
 }
 
-/* Are equations solved faster than getri inverts? */
+/* Returns true if solving equations is faster than getri. */
 static bool by_equations(const moth_stack *s) { return s->n <= (s->wide ? 64 : MOTH_TRIANGLE); }
 
 static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
@@ -164,7 +164,7 @@ static int inv_one(const moth_stack *s, int64_t i, char *scratch) {
   char *y = moth_stack_y(s, 0, i), *x = by_equations(s) ? scratch + s->a : y;
   int info = factor(s, i, x, scratch);
   if (info) {
-    if (info != MOTH_NOT_FINITE) { /* the zero pivot is that of A, not of A' */
+    if (info != MOTH_NOT_FINITE) { /* find the zero pivot of A, not of A' */
       const int of_a = moth_stack_factor(s, i, true, x, pivots);
       if (of_a) info = of_a;
     }
@@ -253,8 +253,8 @@ static int linalg_inv_ex_grad(const linalg_inv_ex_args *a, moth_grad *g) {
 }
 
 MOTH_LAPACK_OP(linalg_inv_ex, LINALG_INV_EX, .saves = "inverse", .outputs = "inverse, info",
-               .doc = "inv without errors: the inverse of a singular matrix is NaN, and info is "
-                      "the number of the first pivot that is 0, from 1; info is 0 on success.",
+               .doc = "inv without errors: the inverse of a singular matrix is NaN. info is the "
+                      "number of the first pivot that is 0, counted from 1, or 0 on success.",
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3), {check_errors = true}  -- domain: matrix")
 
@@ -273,7 +273,7 @@ static int linalg_slogdet_shape(const linalg_slogdet_args *a, moth_layout *y) {
   return status;
 }
 
-/* -1 for an odd number of swaps. */
+/* Returns -1 for an odd number of swaps, else 1. */
 static double parity(const moth_stack *s, const char *scratch) {
   const int *pivots = pivots_of(s, scratch);
   int odd = 0;
@@ -281,10 +281,10 @@ static double parity(const moth_stack *s, const char *scratch) {
   return odd ? -1 : 1;
 }
 
-/* The results for the i-th, by its factors, of which `step` elements lead from one to the next, and
-** the sign of its swaps; NaN if it has none. */
+/* Writes the results for the i-th matrix from its factors, which are `step` elements apart, and the
+** sign of its swaps. The sign is NaN if there are no factors. */
 static void put_det(const moth_stack *s, int64_t i, const char *x, int64_t step, double sign) {
-  double y = s->job ? sign - sign : sign; /* s->job: slogdet, from 0, or NaN */
+  double y = s->job ? sign - sign : sign; /* s->job means slogdet: begins with 0, or NaN */
   for (int64_t j = 0; j < s->n && sign == sign; j++) {
     const double v = moth_stack_get(s, x, j * (s->n + 1) * step);
     sign *= v > 0 ? 1 : v < 0 ? -1 : 0;
@@ -323,7 +323,7 @@ static int determinants(const void *args, const moth_tensor *x, moth_tensor **ou
       s.integers = moth_stack_reserve(&s, s.n, sizeof(int));
     }
     if (s.n) status = moth_stack_run(&s, det_one, 2 * n * n * n / 3, &failed);
-    for (int64_t i = 0; i < s.count && !s.n; i++) put_det(&s, i, NULL, 0, 1); /* of nothing */
+    for (int64_t i = 0; i < s.count && !s.n; i++) put_det(&s, i, NULL, 0, 1); /* empty matrices */
   }
   moth_stack_close(&s);
   return status;
@@ -360,14 +360,14 @@ MOTH_LAPACK_OP(linalg_slogdet, LINALG_SQUARE, .saves = "A", .outputs = "sign, lo
                .examples = "moth.tensor{{2, 1}, {1, 3}}  -- domain: matrix\n"
                            "moth.eye(3):expand(2, 3, 3)  -- domain: matrix")
 
-/* -- cofactor: of det, also where there is no inverse -- */
+/* -- cofactor: the gradient of det, also for singular matrices -- */
 
 static int linalg_cofactor_shape(const linalg_cofactor_args *a, moth_layout *y) {
   return square_shape(a->ctx, a->A, y);
 }
 
-/* The determinant by these factors. A pivot of 0 is taken for a tiny one, and becomes that, which
-** the product of determinant and inverse takes out again. */
+/* Returns the determinant from these factors. A pivot of 0 is replaced with a tiny number, which
+** cancels in the product of determinant and inverse. */
 static double det_of(const moth_stack *s, char *x, int64_t step, double det) {
   double largest = 0;
   step *= s->n + 1;
@@ -458,7 +458,7 @@ static int sides_shape(moth_ctx *ctx, const moth_tensor *x, const moth_tensor *b
 static int linalg_solve_shape(const linalg_solve_args *a, moth_layout *y) {
   const bool vector = moth_vectors(a->A, a->B);
   if (vector && !a->left)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "left", "X A = B has matrices B, got the vectors %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "left", "X A = B needs matrices B, got the vectors %s",
                      moth_str(a->B));
   return sides_shape(a->ctx, a->A, a->B, a->left, vector, y);
 }
@@ -502,10 +502,10 @@ static int linalg_solve_cpu(const linalg_solve_args *a, moth_tensor **out) {
   return status;
 }
 
-/* dB solves A' X = dX; -dB X' flows to A, in the other order without `left`. */
+/* dB solves A' X = dX. The gradient of A is -dB X', with the factors swapped without `left`. */
 static int linalg_solve_grad(const linalg_solve_args *a, moth_grad *g) {
   const bool vector = moth_vectors(a->A, a->B);
-  moth_tensor *x = g->out[0], *dx = g->dy; /* x has bytes only where A wants a gradient */
+  moth_tensor *x = g->out[0], *dx = g->dy; /* x was only saved if A needs a gradient */
   if (vector) dx = GRAD(g, unsqueeze, .input = dx, .dim = -1);
   if (vector && moth_wants(g, a->A)) x = GRAD(g, unsqueeze, .input = x, .dim = -1);
   moth_tensor *db = GRAD(g, linalg_solve, .A = TURNED(a->A), .B = dx, .left = a->left);
@@ -579,8 +579,8 @@ static int linalg_solve_triangular_grad(const linalg_solve_triangular_args *a, m
 }
 
 MOTH_LAPACK_OP(linalg_solve_triangular, LINALG_SOLVE_TRIANGULAR, .saves = "A y:A",
-               .doc = "The solution X of A X = B for a triangular A; only that triangle is read. "
-                      "Zeros on the diagonal result in infinities.",
+               .doc = "The solution X of A X = B for a triangular A; only one triangle of A is "
+                      "read. Zeros on the diagonal result in infinities.",
                .examples = "moth.tensor{{2, 1}, {0, 3}}, moth.ones(2, 3), {upper = true}"
                            "  -- domain: matrix\n"
                            "moth.eye(3), moth.ones(2, 4, 3), {upper = false, left = false, "

@@ -6,13 +6,14 @@
 
 #define LINALG_SOLVE(ARG) \
   ARG(tensor, A,          , "matrices, (..., N, N)") \
-  ARG(tensor, B,          , "right sides, (..., N, K) or (..., N); (..., K, N) without `left`") \
+  ARG(tensor, B,          , "right-hand sides, (..., N, K) or (..., N); (..., K, N) without " \
+                            "`left`") \
   ARG(bool,   left,   true, "solve A X = B instead of X A = B")
 MOTH_ARGS(linalg_solve, LINALG_SOLVE)
 
 #define LINALG_SOLVE_TRIANGULAR(ARG) \
   ARG(tensor, A,          , "triangular matrices, (..., N, N)") \
-  ARG(tensor, B,          , "right sides, (..., N, K); (..., K, N) without `left`") \
+  ARG(tensor, B,          , "right-hand sides, (..., N, K); (..., K, N) without `left`") \
   ARG(bool,   upper,      , "read the upper triangle instead of the lower") \
   ARG(bool,   left,   true, "solve A X = B instead of X A = B") \
   ARG(bool,   unitriangular, false, "the diagonal counts as ones and is not read")

@@ -20,7 +20,7 @@
 
 static int64_t size_of(const moth_tensor *x, int32_t d) { return x->l.ndim ? x->l.shape[d] : 1; }
 
-/* The first k along dim in order; values may be NULL. */
+/* Writes the first k elements along dim in sorted order. `values` may be NULL. */
 static int sort_into(moth_tensor *values, moth_tensor *indices, const moth_tensor *x, int64_t dim,
                      bool descending) {
   moth_ctx *ctx = x->ctx;
@@ -136,7 +136,7 @@ MOTH_OP(topk, TOPK, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD, .saves = "indic
 
 /* -- kthvalue, median -- */
 
-/* Shape of both results: x without dim d, or with size 1 there. */
+/* y := the shape of both results: x without dim d, or with size 1 there. */
 static void without(const moth_tensor *x, int32_t d, bool keepdim, moth_layout *y) {
   for (int i = 0; i < 2; i++) {
     y[i].ndim = 0;
@@ -225,18 +225,18 @@ static int median_dim_grad(const median_dim_args *a, moth_grad *g) {
 
 MOTH_OP(median_dim, MEDIAN_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN, .saves = "indices",
         .outputs = "values, indices: position",
-        .doc = "The median along a dimension (the lower of two), and its position; NaN wins.",
+        .doc = "The median along a dimension (the lower one of two), and its position; NaN wins.",
         .examples = "moth.randn(2, 4), 2  -- domain: distinct\n"
                     "moth.randn(3, 2), 1, {keepdim = true}  -- domain: distinct",
         .public_name = "median")
 
-/* For quantiles on the CPU: elsewhere the rows are sorted. */
+/* Used by quantiles on the CPU. On other devices quantiles sort the rows. */
 static int quantile_of_shape(const quantile_of_args *a, moth_layout *y) {
   int32_t d;
   int status = moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);
   if (status) return status;
   if (size_of(a->input, d) == 0 || !(a->share >= 0 && a->share <= 1))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "share", "%g of %s is no element", a->share,
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "share", "%g of %s is not an element", a->share,
                      moth_str(a->input));
   without(a->input, d, a->keepdim, y);
   return MOTH_OK;
@@ -282,6 +282,6 @@ static int median_all_compose(const median_all_args *a, moth_tensor **out) {
 }
 
 MOTH_OP_COMPOSES(median_all, MEDIAN_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
-                 .doc = "The median of all elements (the lower of two); NaN wins; the median of no "
-                        "elements is NaN.",
+                 .doc = "The median of all elements (the lower one of two); NaN wins; the median "
+                        "of an empty tensor is NaN.",
                  .examples = "moth.randn(2, 3)  -- domain: distinct", .public_name = "median")

@@ -1,4 +1,4 @@
-/* sort.h -- arguments of the ops that sort elements or search sorted ones. */
+/* sort.h -- arguments of the ops that sort elements or search in sorted tensors. */
 #ifndef MOTH_OP_SORT_H
 #define MOTH_OP_SORT_H
 
@@ -7,8 +7,8 @@
 #define SORT(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,      -1, "dimension to sort along") \
-  ARG(bool,   descending, false, "the largest first") \
-  ARG(bool,   stable, false, "keep the order of equal elements: always done")
+  ARG(bool,   descending, false, "sort the largest element first") \
+  ARG(bool,   stable, false, "keep the order of equal elements; the order is always kept")
 MOTH_ARGS(sort, SORT)
 MOTH_ARGS(argsort, SORT)
 
@@ -20,15 +20,15 @@ MOTH_ARGS(msort, MSORT)
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(int,    k,          , "number of elements") \
   ARG(dim,    dim,      -1, "dimension to search") \
-  ARG(bool,   largest, true, "the largest instead of the smallest") \
-  ARG(bool,   sorted, true, "sort the result: always done")
+  ARG(bool,   largest, true, "the largest elements instead of the smallest") \
+  ARG(bool,   sorted, true, "sort the result; the result is always sorted")
 MOTH_ARGS(topk, TOPK)
 
 #define KTHVALUE(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(int,    k,          , "rank of the element, from 1 for the smallest") \
   ARG(dim,    dim,      -1, "dimension to search") \
-  ARG(bool,   keepdim, false, "keep it as a dimension of size 1")
+  ARG(bool,   keepdim, false, "keep the dimension with size 1")
 MOTH_ARGS(kthvalue, KTHVALUE)
 
 #define MEDIAN_ALL(ARG) \
@@ -38,32 +38,33 @@ MOTH_ARGS(median_all, MEDIAN_ALL)
 #define MEDIAN_DIM(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,        , "dimension to search") \
-  ARG(bool,   keepdim, false, "keep it as a dimension of size 1")
+  ARG(bool,   keepdim, false, "keep the dimension with size 1")
 MOTH_ARGS(median_dim, MEDIAN_DIM)
 
 #define QUANTILE_OF(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
   ARG(dim,    dim,        , "dimension to search") \
-  ARG(bool,   keepdim, false, "keep it as a dimension of size 1") \
+  ARG(bool,   keepdim, false, "keep the dimension with size 1") \
   ARG(float,  share,   0.5, "fraction of the elements along `dim`, from 0 to 1") \
-  ARG(bool,   above, false, "take the upper of two neighbours") \
-  ARG(bool,   skip_nan, false, "leave NaN out; otherwise it wins")
+  ARG(bool,   above, false, "use the upper of the two elements around the fraction") \
+  ARG(bool,   skip_nan, false, "ignore NaN; otherwise NaN wins")
 MOTH_ARGS(quantile_of, QUANTILE_OF)
 
-/* -- equals -- */
+/* -- unique elements -- */
 
 #define UNIQUE_ALL(ARG) \
   ARG(tensor, input,      , "tensor of any shape") \
-  ARG(maybe_dim, dim, none, "compare the slices along `dim`; when absent the elements") \
-  ARG(bool,   consecutive, false, "only merge equal neighbours") \
+  ARG(maybe_dim, dim, none, "compare the slices along `dim`; compare elements when absent") \
+  ARG(bool,   consecutive, false, "only merge equal consecutive elements") \
   ARG(bool,   values_only, false, "do not compute the other results")
 MOTH_ARGS(unique_all, UNIQUE_ALL)
 
-/* -- looking for values -- */
+/* -- searches -- */
 
 #define SEARCHSORTED(ARG) \
   ARG(tensor, sorted_sequence, , "(n), or (..., n): sorted along the last dimension") \
-  ARG(tensor, input,      , "values, any shape; for (..., n) of as many rows: (..., m)") \
+  ARG(tensor, input,      , "values, any shape; for rows (..., n) the same number of rows, (..., " \
+                            "m)") \
   ARG(bool,   right, false, "insert after equal elements instead of before") \
   ARG(enum,   side, left|right, "left or right: another form of `right`")
 MOTH_ARGS(searchsorted, SEARCHSORTED)
@@ -77,8 +78,8 @@ MOTH_ARGS(bucketize, BUCKETIZE)
 #define ISIN(ARG) \
   ARG(tensor, elements,   , "tensor of any shape") \
   ARG(tensor, test_elements, , "elements to search for, any shape") \
-  ARG(bool,   assume_unique, false, "the elements are unique: accepted, has no effect") \
-  ARG(bool,   invert, false, "true where an element is not found")
+  ARG(bool,   assume_unique, false, "accepted as in PyTorch, without effect") \
+  ARG(bool,   invert, false, "invert the result: true where an element is not found")
 MOTH_ARGS(isin, ISIN)
 
 #endif

@@ -13,7 +13,8 @@
 #include "binary.h"
 #include "gradient_formula.h"
 
-#define SPACED (MOTH_OP_HIDDEN | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_PORTABLE) /* of special */
+/* flags of functions in moth.special */
+#define SPACED (MOTH_OP_HIDDEN | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)
 #define METHOD \
   (MOTH_OP_INPLACE | MOTH_OP_OUT | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
@@ -76,21 +77,22 @@ MOTH_OP(polygamma_of, POLYGAMMA_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_
 
 /* -- Bessel functions -- */
 
-#define MOST_ORDER 16 /* of derivatives with functions of their own, SPECIAL_ORDERS */
+#define MOST_ORDER 16 /* limit of derivatives that have a formula, SPECIAL_ORDERS */
 
 static int bessel_of_shape(const bessel_of_args *a, moth_layout *y) {
   if (a->n < 0 || a->n > MOST_ORDER || (a->n > 0 && (a->kind | 1) == (MOTH_BESSEL_AIRY | 1)))
-    return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "no derivative %lld of it", (long long)a->n);
+    return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "derivative %lld is not supported",
+                                                 (long long)a->n);
   return moth_shape_like(a->input, y);
 }
 
-/* True if a loop of moth_bessel computes y. Devices and moth.kernel only number the functions of
-** moth_special. */
+/* Returns true if a loop of moth_bessel computes y. Devices and moth.kernel know only the functions
+** of moth_special, by number. */
 static bool takes_loop(const moth_ctx *ctx, const moth_tensor *y) {
   return !y->l.device && y->l.dtype != MOTH_F64 && !moth_traces(ctx);
 }
 
-/* The loops of f32 of one function and its first derivative, or NULL. */
+/* Returns the f32 loops of a function (n 0) or its first derivative (n 1), or NULL. */
 static const moth_loops *bessel_loops(int64_t kind, int64_t n) {
   static const moth_loops *const of[2][MOTH_BESSEL_I1E + 1] = {
     {moth_bessel.bessel_j0, moth_bessel.bessel_j1, moth_bessel.bessel_y0,
@@ -116,7 +118,7 @@ static moth_tensor *bessel_slope(moth_grad *g, moth_tensor *x, int64_t kind, int
   return GRAD(g, bessel_of, .input = x, .kind = kind, .n = n);
 }
 
-/* Airy's function and its derivative are listed side by side; Ai'' = x Ai. */
+/* The Airy function and its derivative have consecutive numbers; Ai'' = x Ai. */
 static int bessel_of_grad(const bessel_of_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *slope;
   if (a->kind == MOTH_BESSEL_AIRY) slope = bessel_slope(g, x, a->kind + 1, 0);
@@ -131,7 +133,7 @@ MOTH_OP(bessel_of, BESSEL_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_TO_FLO
                     "moth.rand(2, 3), 'scaled_k1'  -- domain: positive\n"
                     "moth.rand(2, 3), 'j1', 2  -- domain: positive",
         .doc = "Bessel functions of order 0 and 1, also scaled by exp(x) or exp(-|x|), the Airy "
-               "function, and derivatives of them.")
+               "function, and their derivatives.")
 
 FUNCTION(i0, METHOD, bessel_slope(g, x, MOTH_BESSEL_I0, 1), .saves = "input",
          .examples = "moth.randn(2, 3)",
@@ -164,14 +166,15 @@ MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
                           "moth.randn(2, 3), 'chebyshev_v', 2, {shifted = true}",
               .doc = "Orthogonal polynomials of degree n.")
 
-/* -- derivatives with functions of their own, n of them -- */
+/* -- n-th derivatives with separate formulas -- */
 
-/* `own`: the loops of f32 of this derivative, or NULL. */
+/* `own`: the f32 loops of this derivative, or NULL. */
 #define NTH_SLOPE(op, LIST, least, b, own, ...)                                    \
   static int op##_shape(const op##_args *a, moth_layout *y) {                      \
     if (a->n < least || a->n > MOST_ORDER)                                         \
-      return moth_fail(a->ctx, MOTH_E_DOMAIN, "n", "derivatives of order %d to %d are known, " \
-                       "got %lld", least, MOST_ORDER, (long long)a->n);             \
+      return moth_fail(a->ctx, MOTH_E_DOMAIN, "n",                                 \
+                       "derivatives of order %d to %d are supported, got %lld",    \
+                       least, MOST_ORDER, (long long)a->n);                        \
     return moth_shape_like(a->input, y);                                           \
   }                                                                                \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                     \
@@ -222,11 +225,11 @@ FUNCTION(special_log_ndtr, SPACED, GRAD(g, log_ndtr_slope, .input = x, .n = 1), 
          .doc = "The logarithm of the standard normal distribution function, accurate in the "
                 "tails.")
 
-/* -- of two numbers; p and q are the operands -- */
+/* -- functions of two numbers; p and q are the operands -- */
 
 static int no_slope(moth_grad *g, const char *op) {
   return g->status = moth_fail(g->ctx, MOTH_E_UNSUPPORTED, "input",
-                               "%s has no gradient for it; detach it", op);
+                               "%s has no gradient for this argument; detach it", op);
 }
 
 #define PAIR(op, kind, slope, ...)                                                        \
@@ -276,7 +279,7 @@ static int gamma_slope_cpu(const gamma_slope_args *a, moth_tensor **out) {
 MOTH_OP_CONST(gamma_slope, SPECIAL_PAIR, .dtypes = MOTH_FLOATS | MOTH_PROMOTE,
               .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE,
               .examples = "moth.rand(2, 3), moth.rand(2, 3)  -- domain: positive",
-              .doc = "The derivative of gamma random numbers by the shape of their distribution.")
+              .doc = "The derivative of gamma random numbers with respect to the shape parameter.")
 
 const moth_op *const moth_special_ops[] = {
   &moth_op_erfinv, &moth_op_lgamma, &moth_op_digamma, &moth_op_polygamma_of, &moth_op_bessel_of,

@@ -4,7 +4,7 @@
 
 #include "call/op.h"
 
-/* kernel/math/elementwise.h explains the columns; a is n. */
+/* kernel/math/elementwise.h explains the columns; a is the argument n. */
 #define SPECIAL_FUNCTIONS(F)                                          \
   F(CURVE, erfinv, FOR_REAL(moth_erfinv)(x))                         \
   F(CURVE, lgamma, FOR_REAL(moth_lgamma)(x))                         \
@@ -41,10 +41,10 @@ SPECIAL_PAIRS(SPECIAL_PAIR_FACE)
 
 #define POLYGAMMA_OF(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
-  ARG(int,    n,     , "order of the derivative, 0 for digamma")
+  ARG(int,    n,     , "order of the derivative; 0: digamma")
 MOTH_ARGS(polygamma_of, POLYGAMMA_OF)
 
-/* Of order 0 the even ones, of order 1 the odd. */
+/* Even numbers are functions of order 0, odd numbers of order 1. */
 enum {
   MOTH_BESSEL_AIRY = 8, MOTH_BESSEL_I0 = 10, MOTH_BESSEL_I1, MOTH_BESSEL_I0E, MOTH_BESSEL_I1E
 };
@@ -52,22 +52,22 @@ enum {
   ARG(tensor, input, , "tensor of any shape") \
   ARG(enum,   kind, \
       j0|j1|y0|y1|k0|k1|scaled_k0|scaled_k1|airy|airy_slope|i0|i1|scaled_i0|scaled_i1, \
-      "which function") \
-  ARG(int,    n, 0, "order of the derivative, 0 for the function; airy accepts only 0")
+      "the function") \
+  ARG(int,    n, 0, "order of the derivative, 0: the function; airy only supports 0")
 MOTH_ARGS(bessel_of, BESSEL_OF)
 
 #define POLYNOMIAL_OF(ARG) \
   ARG(tensor, input,  , "tensor of any shape") \
   ARG(enum,   kind, \
       chebyshev_t|chebyshev_u|chebyshev_v|chebyshev_w|hermite_h|hermite_he|laguerre_l|legendre_p, \
-      "which family") \
-  ARG(int,    n,      , "degree; below 0 the result is 0") \
+      "the family of polynomials") \
+  ARG(int,    n,      , "degree; the result is 0 if it is negative") \
   ARG(bool,   shifted, false, "evaluate at 2 input - 1")
 MOTH_ARGS(polynomial_of, POLYNOMIAL_OF)
 
 #define SINC_SLOPE(ARG) \
   ARG(tensor, input, , "tensor of any shape") \
-  ARG(int,    n, 0, "order of the derivative, 0 for the function") \
+  ARG(int,    n, 0, "order of the derivative; 0: the function") \
   ARG(bool,   turns, false, "use sin(pi x) / (pi x)")
 MOTH_ARGS(sinc_slope, SINC_SLOPE)
 

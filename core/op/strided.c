@@ -1,9 +1,9 @@
-/* strided.c -- reads, writes and sums through the geometry of a view: the gradients of views, and
-** the ops that autograd records for a write through a view.
+/* strided.c -- reads, writes and sums through the layout of a view: the gradients of views, and the
+** ops that autograd records for a write through a view.
 **
-** All three work on an image of the base. If the base is dense in row-major order, its own elements
-** are the image; else a scratch block spans every element of L and V, and the base is copied into
-** it.
+** All three ops work on an image of the base: a block with every element of L and V. If the base is
+** dense in row-major order, its elements are the image; else the base is copied into a scratch
+** block.
 */
 #include "strided.h"
 #include "autograd/gradient.h"
@@ -17,12 +17,12 @@
 #include "view.h"
 
 typedef struct geometry {
-  moth_layout base, view; /* offsets count from the first element of the image */
-  int64_t image;          /* elements of the image */
-  bool direct;            /* the packed base is the image */
+  moth_layout base, view; /* offsets are relative to the first element of the image */
+  int64_t image;          /* number of elements of the image */
+  bool direct;            /* the packed base is used as the image */
 } geometry;
 
-/* -- geometry -- */
+/* -- layouts from arguments -- */
 
 static int layout_from(moth_ctx *ctx, const char *arg, moth_ints size, moth_ints stride,
                        int64_t offset, int dtype, moth_layout *l) {
@@ -72,7 +72,7 @@ static int geometry_of(moth_ctx *ctx, int dtype, moth_ints base_size, moth_ints 
   geometry_of((a)->ctx, dtype, (a)->base_size, (a)->base_stride, (a)->base_offset, (a)->size, \
               (a)->stride, (a)->offset, g)
 
-/* Does x have the sizes that the geometry says? */
+/* Checks that x has the sizes of the layout. */
 static int check_shape(moth_ctx *ctx, const char *arg, const moth_tensor *x, const moth_layout *l) {
   if (moth_shape_same(&x->l, l)) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s is needed, got %s",
@@ -88,13 +88,13 @@ static void take_shape(moth_layout *y, const moth_layout *from) {
 
 static moth_tensor *image_new(const moth_tensor *like, int64_t n, int dtype) {
   moth_layout l = {.ndim = 1, .dtype = (uint8_t)dtype, .device = like->l.device, .shape = {n}};
-  moth_tensor *image = moth_tensor_new(like->ctx, &l); /* which refuses what cannot be addressed */
+  moth_tensor *image = moth_tensor_new(like->ctx, &l); /* fails if the size cannot be addressed */
   if (!image || !moth_zero(image)) return image;
   moth_tensor_release(image);
   return NULL;
 }
 
-/* Looks at the image, which may have another dtype than the geometry says, through l. */
+/* Views the image through l. The image may have another dtype than l. */
 static moth_tensor *image_view(const moth_tensor *image, const moth_layout *l) {
   moth_layout v = *l;
   v.dtype = image->l.dtype;
@@ -117,7 +117,7 @@ static int image_read(moth_tensor *y, const moth_tensor *image, const moth_layou
   return status;
 }
 
-/* -- adding through a view that contains some elements more than once -- */
+/* -- adding through a view that contains an element more than once -- */
 
 #define ADD_RUN(name, type, wide)                                                            \
   static void add_##name(int64_t n, char *const *at, const int64_t *step, const void *arg) { \
@@ -147,7 +147,7 @@ static const moth_inner add_runs[MOTH_DTYPES] = {
   [MOTH_I32] = add_i32,   [MOTH_I64] = add_i64, [MOTH_F32] = add_f32, [MOTH_F64] = add_f64,
 };
 
-/* On a device: the elements of a packed image, viewed through l as well, hold the target of each
+/* On a device: views the positions of a packed image through l too, to get the target of each
 ** element. */
 static int image_add_there(moth_tensor *image, const moth_layout *l, moth_tensor *x) {
   static const int64_t flat = -1;
@@ -195,7 +195,8 @@ static int image_add(const moth_tensor *image, const moth_layout *l, const moth_
   return status;
 }
 
-/* Which places of the base are the first to reach their element, in the base's shape on the CPU. */
+/* Returns a mask in the base's shape, on the CPU: true for the first position of each element,
+** since several positions may share an element. */
 static moth_tensor *first_places(moth_ctx *ctx, const moth_layout *base, int64_t image) {
   moth_layout l = *base, all = {.ndim = 1, .dtype = MOTH_BOOL, .shape = {image}};
   l.dtype = MOTH_BOOL;
@@ -222,7 +223,7 @@ static moth_tensor *first_places(moth_ctx *ctx, const moth_layout *base, int64_t
   return first;
 }
 
-/* image_deal on a device, where only the places are found on the CPU. */
+/* image_deal on a device. Only the mask is computed on the CPU. */
 static int deal_there(moth_tensor *y, const moth_tensor *image, const moth_layout *base) {
   moth_ctx *ctx = y->ctx;
   moth_operand zero = {.element = 0};
@@ -246,8 +247,8 @@ static int deal_there(moth_tensor *y, const moth_tensor *image, const moth_layou
   return status;
 }
 
-/* y := the image through the layout of the base; an element that several places of the base share
-** counts for the first of them only. */
+/* y := the image, read through the layout of the base. If several positions of the base share an
+** element, only the first one gets it; the others are 0. */
 static int image_deal(moth_tensor *y, const moth_tensor *image, const moth_layout *base) {
   if (!moth_layout_overlaps(base)) return image_read(y, image, base);
   if (y->l.device) return deal_there(y, image, base);
@@ -305,7 +306,7 @@ static int strided_get_grad(const strided_get_args *a, moth_grad *g) {
 }
 
 MOTH_OP(strided_get, STRIDED_GET, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
-        .doc = "The elements of a base that a view of the given geometry contains.",
+        .doc = "Reads the elements of a base that are in a view of the given layout.",
         .examples = "moth.randn(3, 4), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(3, 4), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3",
         .public_name = "as_strided")
@@ -325,7 +326,7 @@ static int strided_sum_cpu(const strided_sum_args *a, moth_tensor **out) {
   int dtype = a->input->l.dtype, status = GEOMETRY(a, dtype, &g);
   if (status) return status;
   bool adds = moth_layout_overlaps(&g.view);
-  if (adds) dtype = moth_compute_dtype(dtype); /* sums are kept wide */
+  if (adds) dtype = moth_compute_dtype(dtype); /* sums are kept in f32 or f64 */
   bool own = g.direct && dtype == a->input->l.dtype;
   moth_tensor *image = own ? moth_tensor_retain(out[0]) : image_new(a->input, g.image, dtype);
   if (!image) return a->ctx->error.code;
@@ -341,7 +342,7 @@ static int strided_sum_grad(const strided_sum_args *a, moth_grad *g) {
 }
 
 MOTH_OP(strided_sum, STRIDED_SUM, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
-        .doc = "A base of zeros with the elements of a view of the given geometry added.",
+        .doc = "A base of zeros with the elements of a view of the given layout added.",
         .examples = "moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(2, 2, 2), {3, 4}, {1, 3}, 2, {2, 2, 2}, {3, 1, 3}, 3",
         .public_name = "as_strided")
@@ -384,7 +385,7 @@ static int strided_put_grad(const strided_put_args *a, moth_grad *g) {
 }
 
 MOTH_OP(strided_put, STRIDED_PUT, .flags = MOTH_OP_HIDDEN | MOTH_OP_PORTABLE, .dtypes = MOTH_ANY,
-        .doc = "A base with the elements of a view of the given geometry replaced.",
+        .doc = "A base with the elements in a view of the given layout replaced.",
         .examples = "moth.randn(3, 4), moth.randn(2, 3), {3, 4}, {4, 1}, 0, {2, 3}, {4, 1}, 5\n"
                     "moth.randn(3, 4), moth.randn(2, 2), {3, 4}, {1, 3}, 2, {2, 2}, {3, 1}, 3",
         .public_name = "as_strided")

@@ -1,9 +1,9 @@
-/* strided.h -- arguments of the core's internal ops on geometries: the elements of a base that a
-** view contains.
+/* strided.h -- arguments of the core's internal ops on layouts: the elements of a base that a view
+** contains.
 **
 ** L = (base_size, base_stride, base_offset) is the layout of a base tensor, V = (size, stride,
-** offset) that of a view into the same storage, both in elements. Only elements in both L and V
-** count; the tensors given may have any other layout in memory.
+** offset) is the layout of a view into the same storage; both count in elements. Only elements in
+** both L and V are used. The tensor arguments may have any other layout in memory.
 */
 #ifndef MOTH_OP_STRIDED_H
 #define MOTH_OP_STRIDED_H

@@ -1,5 +1,5 @@
-/* unary.c -- elementwise functions of one tensor. Each function is one row. Shape and loop are
-** common to all; a row holds the gradient as a formula.
+/* unary.c -- elementwise functions of one tensor. Each function is one row here. Shape rule and
+** loop are common to all; a row has the gradient as a formula.
 */
 #include "unary.h"
 #include "tensor/tensor.h"
@@ -29,8 +29,7 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 #define DY_OVER(p) GRAD_OVER(g, div, .input = dy, .other = p, .rounding_mode = MOTH_ROUND_NONE)
 #define ZERO ZERO_OF(x)
 
-/* The parts common to all functions, and their gradients: x is the input, y the result, dy its
-** gradient. */
+/* The code common to all functions and gradients: x is the input, y the result, dy its gradient. */
 #define CPU(op)                                                  \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {   \
     return map1(moth_unary.op, out[0], a->input, NULL);          \
@@ -48,7 +47,7 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 #define FUNCTION(op, ...) CPU(op) FUNCTION_FACE(op, __VA_ARGS__)
 
 #define ANYWHERE .examples = "moth.randn(2, 3)"
-#define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct" /* not at a kink or a step */
+#define DISTINCT .examples = "moth.randn(2, 3)  -- domain: distinct" /* avoids kinks and steps */
 #define UNIT .examples = "moth.rand(2, 3)  -- domain: unit"
 #define POSITIVE .examples = "moth.rand(2, 3)  -- domain: positive"
 #define REAL .dtypes = MOTH_ANY | MOTH_TO_FLOAT, .flags = UNARY_FLAGS
@@ -60,9 +59,9 @@ static int map1(const moth_loops *loops, moth_tensor *y, const moth_tensor *x, c
 #define SAVES_Y .saves = "y"
 #define DOC(text) .doc = text
 
-/* -- sign and size -- */
+/* -- absolute value and sign -- */
 
-/* Half types change their sign as bits, where nobody watches: 4 times as fast as through f32. */
+/* Half types change their sign bit if there is no observer: 4 times as fast as in f32. */
 static int map_sign(const moth_loops *loops, const moth_loops *bits, moth_tensor *y,
                     const moth_tensor *x) {
   const bool half = x->l.dtype == MOTH_F16 || x->l.dtype == MOTH_BF16;
@@ -121,7 +120,7 @@ FUNCTION(rsqrt, TIMES_DY(TIMES(TIMES(y, OF(square, y)), NUMBER(-0.5))), REAL, PO
 FUNCTION(reciprocal, NEGATED(TIMES_DY(OF(square, y))), REAL, POSITIVE, SAVES_Y, DOC("1 / x."),
          .autocast = MOTH_AUTOCAST_F32)
 
-/* -- waves and steps -- */
+/* -- trigonometric and hyperbolic functions -- */
 
 FUNCTION(sin, TIMES_DY(OF(cos, x)), REAL, ANYWHERE, SAVES_X,
          DOC("The sine of each element, in radians."))
@@ -129,12 +128,12 @@ FUNCTION(cos, NEGATED(TIMES_DY(OF(sin, x))), REAL, ANYWHERE, SAVES_X,
          DOC("The cosine of each element, in radians."))
 FUNCTION(tan, TIMES_DY(PLUS(OF(square, y), NUMBER(1))), REAL, ANYWHERE, SAVES_Y,
          DOC("The tangent of each element, in radians."), .autocast = MOTH_AUTOCAST_F32)
-/* 1 - x^2, whose digits stay near 1 and -1 */
+/* 1 - x^2, precise near 1 and -1 */
 static moth_tensor *one_less_square(moth_grad *g, moth_tensor *x) {
   return TIMES(PLUS(NEGATED(x), NUMBER(1)), PLUS(x, NUMBER(1)));
 }
 
-/* sqrt(1 + x^2), without overflow in between */
+/* sqrt(1 + x^2), without overflow of x^2 */
 static moth_tensor *length_with_one(moth_grad *g, moth_tensor *x) {
   return GRAD(g, hypot, .input = x, .other = NUMBER(1));
 }
@@ -144,8 +143,8 @@ FUNCTION(asin, TIMES_DY(OF(rsqrt, one_less_square(g, x))), REAL, UNIT, SAVES_X,
 FUNCTION(acos, NEGATED(TIMES_DY(OF(rsqrt, one_less_square(g, x)))), REAL, UNIT,
          SAVES_X, DOC("The inverse cosine in radians, from 0 to pi."),
          .autocast = MOTH_AUTOCAST_F32)
-/* dy / (1 + x^2). Where the square is infinite so is no gradient that f32 has; f16 has some, and a
-** gradient's own gradient would be 0 times it. */
+/* dy / (1 + x^2). If x^2 overflows, the gradient rounds to 0 in f32, but not in f16. The second
+** derivative would be infinity times 0. */
 static moth_tensor *over_one_and_square(moth_grad *g, moth_tensor *x, moth_tensor *dy) {
   if (!g->ctx->grad_mode && x->l.dtype != MOTH_F16)
     return DY_OVER(PLUS(OF(square, x), NUMBER(1)));
@@ -180,7 +179,7 @@ FUNCTION(sinc, TIMES_DY(GRAD(g, sinc_slope, .input = x, .n = 1, .turns = true)),
 FUNCTION(tanh, BACK(tanh), REAL, ANYWHERE, SAVES_Y, DOC("The hyperbolic tangent of each element."))
 FUNCTION(sigmoid, BACK(sigmoid), REAL, ANYWHERE, SAVES_Y, DOC("1 / (1 + exp(-x))."))
 FUNCTION(relu, BACK(relu), NUMERIC_IN_PLACE, DISTINCT, SAVES_Y, DOC("max(x, 0)."))
-/* exp(-x^2), whose derivative far out is 0 where the square's is infinite */
+/* exp(-x^2). For large x its derivative is 0, although x^2 is infinite. */
 static moth_tensor *bell(moth_grad *g, moth_tensor *x) {
   if (g->ctx->grad_mode) x = GRAD(g, clamp, .input = x, .min = -40, .max = 40);
   return OF(exp, NEGATED(OF(square, x)));
@@ -204,7 +203,7 @@ FUNCTION(frac, dy, REAL_ONLY, DISTINCT, DOC("The fractional part: x - trunc(x)."
 
 static int round_shape(const round_args *a, moth_layout *y) {
   if (a->decimals != 0 && moth_is_int(y->dtype))
-    return moth_fail(a->ctx, MOTH_E_DTYPE, "decimals", "other than 0 needs floats, got %s",
+    return moth_fail(a->ctx, MOTH_E_DTYPE, "decimals", "other than 0 needs a float dtype, got %s",
                      moth_str(a->input));
   return moth_shape_like(a->input, y);
 }
@@ -229,7 +228,7 @@ MOTH_OP(round, ROUND, NUMERIC,
                     "moth.randn(2, 3), {decimals = 1}  -- domain: positive\n"
                     "moth.randn(2, 3), {decimals = -1}  -- domain: distinct")
 
-/* -- questions; their results are masks -- */
+/* -- predicates; their results are masks -- */
 
 #define QUESTION(op, more, text)                                      \
   static int op##_shape(const op##_args *a, moth_layout *y) {         \
@@ -247,7 +246,7 @@ QUESTION(isposinf, 0, "True where an element is infinity.")
 QUESTION(isneginf, 0, "True where an element is -infinity.")
 QUESTION(isfinite, 0, "True where an element is neither infinite nor NaN.")
 
-QUESTION(signbit, 0, "True where the sign is minus, be it of -0.")
+QUESTION(signbit, 0, "True where the sign bit is set, also for -0.")
 
 static int bitwise_not_shape(const bitwise_not_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
@@ -272,13 +271,14 @@ static int clamp_shape(const clamp_args *a, moth_layout *y) {
   if (!low && !high)
     return moth_fail(a->ctx, MOTH_E_ARG, "min", "at least one of min and max is needed");
   if (moth_is_int(y->dtype) && ((low && !whole(a->min)) || (high && !whole(a->max))))
-    y->dtype = (uint8_t)a->ctx->default_dtype; /* as with any number that has a fraction */
+    y->dtype = (uint8_t)a->ctx->default_dtype; /* as with a number that is not an integer */
   int status = check_bound(a->ctx, "min", a->min, y->dtype);
   if (!status) status = check_bound(a->ctx, "max", a->max, y->dtype);
   return status ? status : moth_shape_like(a->input, y);
 }
 
-/* The two bounds as elements; what is absent becomes the type's own limit. */
+/* Writes the two bounds as elements of the dtype. An absent bound becomes the limit of the
+** dtype. */
 static void write_bounds(const clamp_args *a, int dtype, char *bounds) {
   double low = moth_absent(a->min) ? -INFINITY : a->min;
   double high = moth_absent(a->max) ? INFINITY : a->max;
@@ -292,7 +292,7 @@ static int clamp_cpu(const clamp_args *a, moth_tensor **out) {
   int dtype = out[0]->l.dtype;
   bool low_nan = !moth_absent(a->min) && a->min != a->min;
   bool high_nan = !moth_absent(a->max) && a->max != a->max;
-  if (low_nan || high_nan) { /* an unordered bound leaves nothing ordered */
+  if (low_nan || high_nan) { /* if a bound is NaN, so is every result */
     moth_operand value = {.element = 0};
     double v = NAN;
     moth_convert(1, MOTH_F64, (const char *)&v, 8, dtype, (char *)&value.element, 8);
@@ -306,7 +306,7 @@ static int clamp_cpu(const clamp_args *a, moth_tensor **out) {
   return status;
 }
 
-/* dy where the input is between the bounds; at a bound, 0, as in PyTorch since 2.15 */
+/* dy where the input is between the bounds; 0 at a bound, as in PyTorch since 2.15 */
 static int clamp_grad(const clamp_args *a, moth_grad *g) {
   moth_tensor *inside = NULL, *below = NULL;
   if (!moth_absent(a->min)) inside = GRAD(g, gt, .input = a->input, .other = NUMBER(a->min));
@@ -350,7 +350,7 @@ static int nan_to_num_grad(const nan_to_num_args *a, moth_grad *g) {
 }
 
 MOTH_OP(nan_to_num, NAN_TO_NUM, .dtypes = MOTH_ANY, SAVES_X, .flags = UNARY_FLAGS,
-        DOC("Replaces NaN and infinities by numbers."),
+        DOC("Replaces NaN and infinities with numbers."),
         .examples = "moth.tensor{1, 0 / 0, 1 / 0}\n"
                     "moth.randn(2, 3), 1, 2, -2\n"
                     "moth.randn(2, 3), {posinf = 9}\n"
@@ -367,7 +367,7 @@ static int logit_cpu(const logit_args *a, moth_tensor **out) {
   return map1(moth_unary.logit, out[0], a->input, arg);
 }
 
-/* That of logit_grad in one pass, where nobody watches and no gradient of it is wanted. */
+/* Computes the gradient of logit in one pass, if it is not recorded and there is no observer. */
 static moth_tensor *logit_back(const logit_args *a, moth_grad *g) {
   const moth_tensor *x = a->input, *dy = g->dy;
   const double low = moth_absent(a->eps) ? 0 : a->eps;
@@ -390,7 +390,7 @@ static int logit_grad(const logit_args *a, moth_grad *g) {
   moth_tensor *below = GRAD(g, le, .input = x, .other = NUMBER(1 - low));
   moth_tensor *inside = GRAD(g, logical_and, .input = above, .other = below);
   moth_tensor *beyond = NUMBER(moth_absent(a->eps) ? NAN : 0);
-  moth_tensor *at = CHOOSE(inside, x, NUMBER(0.5)); /* what is not chosen stays finite */
+  moth_tensor *at = CHOOSE(inside, x, NUMBER(0.5)); /* values outside stay finite */
   moth_tensor *slope = TIMES(at, PLUS(NEGATED(at), NUMBER(1)));
   return moth_flow(g, x, CHOOSE(inside, OVER(g->dy, slope), beyond));
 }
@@ -400,7 +400,7 @@ MOTH_OP(logit, LOGIT, REAL, SAVES_X,
         .examples = "moth.rand(2, 3)  -- domain: prob\n"
                     "moth.rand(2, 3), {eps = 0.3}  -- domain: prob")
 
-/* -- gradients by the result -- */
+/* -- gradients computed from the result -- */
 
 #define BACK_OP(op)                                                                     \
   static int op##_shape(const op##_args *a, moth_layout *y) {                           \

@@ -1,7 +1,7 @@
 /* unary.h -- elementwise functions of one tensor: formulas and arguments.
 **
-** The lists hold the formula of each function; kernel/math/elementwise.h explains their columns. A
-** new function is a line here and a row in unary.c.
+** The lists have the formula of each function; kernel/math/elementwise.h explains their columns.
+** For a new function, add a line here and a row in unary.c.
 */
 #ifndef MOTH_OP_UNARY_H
 #define MOTH_OP_UNARY_H
@@ -65,7 +65,7 @@ double moth_largest(int dtype); /* the largest finite number of a float dtype */
 #define UNARY_FACE(kind, op, ...) MOTH_ARGS(op, UNARY)
 UNARY_FUNCTIONS(UNARY_FACE)
 
-/* -- with more arguments -- */
+/* -- functions with more arguments -- */
 
 #define UNARY_OTHERS(F)                                                                \
   F(NUMBER, cube, WIDE(x) * WIDE(x) * WIDE(x), x * x * x)                              \
@@ -85,7 +85,8 @@ MOTH_ARGS(clamp, CLAMP)
 
 #define ROUND(ARG) \
   ARG(tensor, input,     , "tensor of any shape") \
-  ARG(int,    decimals, 0, "digits to keep after the point; negative: zeros before it")
+  ARG(int,    decimals, 0, "digits after the decimal point; negative: the number of zeros before " \
+                           "it")
 MOTH_ARGS(round, ROUND)
 
 #define FREXP_OF(ARG) \
@@ -94,17 +95,20 @@ MOTH_ARGS(frexp_of, FREXP_OF)
 
 #define NAN_TO_NUM(ARG) \
   ARG(tensor,      input,       , "tensor of any shape") \
-  ARG(float,       nan,        0, "replaces NaN") \
-  ARG(maybe_float, posinf,  none, "replaces infinity; the dtype's largest number when absent") \
-  ARG(maybe_float, neginf,  none, "replaces -infinity; the dtype's lowest number when absent")
+  ARG(float,       nan,        0, "value that replaces NaN") \
+  ARG(maybe_float, posinf,  none, "value that replaces infinity; the dtype's largest number when " \
+                                  "absent") \
+  ARG(maybe_float, neginf,  none, "value that replaces -infinity; the dtype's lowest number when " \
+                                  "absent")
 MOTH_ARGS(nan_to_num, NAN_TO_NUM)
 
 #define LOGIT(ARG) \
   ARG(tensor,      input,     , "probabilities, any shape") \
-  ARG(maybe_float, eps,   none, "first the input is clamped to eps .. 1 - eps")
+  ARG(maybe_float, eps,   none, "the input is first clamped to eps .. 1 - eps")
 MOTH_ARGS(logit, LOGIT)
 
-/* -- gradients by the result, in one pass and differentiable again; x: gradient, y: result -- */
+/* -- gradients computed from the result, in one pass and differentiable; x: gradient, y: result
+** -- */
 
 #define UNARY_BACKS(F)                              \
   F(REAL, tanh_back, x * (1 - y * y))               \

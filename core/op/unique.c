@@ -1,5 +1,5 @@
 /* unique.c -- unique elements and their counts; searches in sorted tensors. sort.h declares the
-** arguments. The op list of both files is at the end.
+** arguments. The list of the ops of both files is at the end.
 */
 #include "capture/capture.h"
 #include "device/device.h"
@@ -23,16 +23,16 @@
 /* -- unique -- */
 
 typedef struct groups {
-  int64_t n, width;      /* slices, and keys of each */
+  int64_t n, width;      /* number of slices; keys per slice */
   uint64_t *keys;
-  moth_keyed *x, *spare; /* the slices in order; NULL: as they come */
+  moth_keyed *x, *spare; /* the slices in sorted order; NULL: in the input's order */
   void *room;
   int64_t bytes;
 } groups;
 
 static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r, bool sorts) {
   g->n = r->count;
-  g->width = g->n ? r->length : 0; /* of no slices the length does not matter */
+  g->width = g->n ? r->length : 0; /* without slices the length is not used */
   int64_t each = (g->width ? g->width : 1) * 8 + (sorts ? 2 * (int64_t)sizeof(moth_keyed) : 0);
   if (moth_mul_overflow(g->n ? g->n : 1, each, &g->bytes)) g->bytes = INT64_MAX;
   g->room = moth_alloc(input->ctx, g->bytes);
@@ -46,7 +46,7 @@ static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r, 
   return MOTH_OK;
 }
 
-/* Sorted by the last key first, so that the first one decides in the end. */
+/* Sorts by each key, the last one first. The sort is stable, so the first key decides. */
 static int groups_sort(groups *g, moth_ctx *ctx) {
   for (int64_t c = g->width - 1; c >= 0; c--) {
     for (int64_t i = 0; i < g->n; i++) g->x[i].key = g->keys[g->x[i].at * g->width + c];
@@ -56,7 +56,7 @@ static int groups_sort(groups *g, moth_ctx *ctx) {
   return MOTH_OK;
 }
 
-/* True if the i-th slice differs from the one before it. */
+/* Returns true if slice i differs from slice i - 1. */
 static bool differs(const groups *g, int64_t i, bool floats) {
   const uint64_t *a = g->keys + (g->x ? g->x[i - 1].at : i - 1) * g->width;
   const uint64_t *b = g->keys + (g->x ? g->x[i].at : i) * g->width;
@@ -65,8 +65,8 @@ static bool differs(const groups *g, int64_t i, bool floats) {
   return false;
 }
 
-/* Numbers sorted slices with one key each: the number of different slices before it. A key is
-** written after its last comparison. */
+/* Replaces the key of each sorted slice with its group number: the number of different slices
+** before it. A key is overwritten after its last comparison. */
 static void groups_number(groups *g, bool floats) {
   uint64_t key = 0;
   for (int64_t i = 0; i < g->n; i++) {
@@ -83,14 +83,15 @@ static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
 
 static int64_t *numbers(moth_tensor *x) { return (int64_t *)(void *)moth_at(x); }
 
-/* True if a group begins with a key, `step` words after the key before it; NaN equals nothing. */
+/* Returns true if a key differs from the key `step` words before it. NaN differs from
+** everything. */
 static inline bool begins(const uint64_t *key, int64_t step, bool floats) {
   return (*key != key[-step]) | (floats & (*key == MOTH_KEY_NAN));
 }
 
-/* Fills inverse if it is wanted; the first of each group and its size go to new lists. Equals are
-** in the order of their positions. From the end on, so that the first of a group is written last
-** and no branch has to be guessed. */
+/* Fills `inverse` if it is requested, and new lists with the first element and the size of each
+** group. Equal elements are in the order of their positions. Goes from the end to the start, so
+** that the first element of a group is written last, without a branch. */
 static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor **first,
                        moth_tensor **counts) {
   moth_ctx *ctx = inverse->ctx;
@@ -115,14 +116,14 @@ static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor
   return MOTH_OK;
 }
 
-/* True if values may be copied without an op: nothing is recorded. */
+/* Returns true if values may be copied without an op, because nothing is recorded. */
 static bool copies_values(const moth_tensor *x, const moth_rows *r) {
   const moth_ctx *ctx = x->ctx;
   return x->l.dtype == r->dtype && !moth_observes_functions(ctx) &&
          !(ctx->grad_mode && moth_needs_grad(x));
 }
 
-/* The same of runs of single elements; *y: their values, where they may be copied. */
+/* As groups_read, for single elements in runs. If values may be copied, also writes them to *y. */
 static int runs_read(const moth_rows *r, moth_tensor *inverse, moth_tensor **first,
                      moth_tensor **counts, moth_tensor **y) {
   moth_ctx *ctx = inverse->ctx;
@@ -143,7 +144,7 @@ static int runs_read(const moth_rows *r, moth_tensor *inverse, moth_tensor **fir
   return MOTH_OK;
 }
 
-/* Which rows are compared: elements, or the slices along a dimension. */
+/* Describes the rows that are compared: elements, or slices along a dimension. */
 static int unique_rows(const unique_all_args *a, int32_t *dim, moth_rows *r, moth_layout *inverse) {
   const moth_tensor *x = a->input;
   uint32_t mask = 0;
@@ -160,7 +161,7 @@ static int unique_rows(const unique_all_args *a, int32_t *dim, moth_rows *r, mot
     inverse->shape[0] = x->l.shape[*dim];
   }
   inverse->dtype = MOTH_I64;
-  moth_layout_pack(inverse); /* no larger than the input */
+  moth_layout_pack(inverse); /* at most the input's size */
   return moth_rows_of(r, x, mask, moth_compute_dtype(x->l.dtype));
 }
 
@@ -176,7 +177,7 @@ static int pick_first(const unique_all_args *a, int32_t dim, moth_tensor *first,
   return status;
 }
 
-/* Slices, and what is too little to be worth kernels. */
+/* For slices, and for tensors that are too small for kernels of a device. */
 static int unique_through_cpu(const unique_all_args *a, moth_tensor **out) {
   moth_tensor *here = moth_to_host(a->input), *y[3] = {NULL, NULL, NULL};
   int status = !here ? a->ctx->error.code
@@ -192,11 +193,11 @@ static int unique_through_cpu(const unique_all_args *a, moth_tensor **out) {
   return status;
 }
 
-/* -- elements on a device, by ops with kernels there; all that is read is how many differ -- */
+/* -- elements on a device, with ops of the device; only the number of groups is read back -- */
 
 enum { FLAT, SORTED, ORDER, LEFT, RIGHT, DIFFER, ZERO, STEPS, GROUP, EACH, FIRST, BEHIND, ALL };
 
-/* t: which group the elements have, of those in a row. */
+/* t := the elements in sorted order, and the group number of each. */
 static int groups_there(const unique_all_args *a, moth_tensor **t) {
   static const int64_t all = -1, one = 1;
   moth_ctx *ctx = a->ctx;
@@ -221,7 +222,7 @@ static int groups_there(const unique_all_args *a, moth_tensor **t) {
   return status ? status : MOTH_CALL(ctx, &t[GROUP], cat, .tensors = {joined, 2});
 }
 
-/* Where each group begins and ends in that row. */
+/* t := the start and the end of each group in sorted order. */
 static int bounds_there(const unique_all_args *a, moth_tensor **t) {
   moth_ctx *ctx = a->ctx;
   moth_tensor *last = NULL, *here = NULL;
@@ -255,7 +256,7 @@ static int inverse_there(const unique_all_args *a, moth_tensor **t, moth_tensor 
   return status;
 }
 
-/* A result that is not requested, on the device of the input. */
+/* y := an empty tensor on the input's device, for a result that is not requested. */
 static int no_positions(const unique_all_args *a, moth_tensor **y) {
   return MOTH_CALL(a->ctx, y, arange, .start = {.as.number = 0}, .stop = {.as.number = 0},
                    .step = {.as.number = 1}, .dtype = MOTH_I64,
@@ -329,8 +330,8 @@ static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
 
 MOTH_OP_COMPOSES(unique_all, UNIQUE_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDEN,
                  .outputs = "values, inverse: position, counts",
-                 .doc = "The unique elements or slices, sorted; the position of each input element "
-                        "among them, and their counts.",
+                 .doc = "The unique elements or slices, sorted; for each input element its "
+                        "position among them; and their counts.",
                  .examples = "moth.tensor{3LL, 1LL, 3LL}\n"
                              "moth.tensor{{3LL, 1LL}, {3LL, 1LL}}, {dim = 1, consecutive = true}\n"
                              "moth.tensor{3LL, 1LL, 3LL}, {values_only = true}",
@@ -338,7 +339,7 @@ MOTH_OP_COMPOSES(unique_all, UNIQUE_ALL, .dtypes = MOTH_ANY, .flags = MOTH_OP_HI
 
 /* -- searchsorted, bucketize, isin -- */
 
-/* Packed keys of x, as i64 tensors for want of u64; owned. */
+/* Returns packed keys of x as i64 tensors, since there is no u64 dtype; owned. */
 static moth_tensor *keys_of(const moth_tensor *x) {
   moth_tensor *from = moth_cast(x, moth_compute_dtype(x->l.dtype)), *y = NULL;
   moth_layout l = x->l;
@@ -350,10 +351,11 @@ static moth_tensor *keys_of(const moth_tensor *x) {
   return y;
 }
 
-enum { TOGETHER = 32 }; /* values searched for side by side, since each step waits for the last */
+enum { TOGETHER = 32 }; /* values that are searched at once, since each step of a search waits for
+                        ** the previous one */
 
-/* y: for each of `count` values how many of n sorted keys are below it. No branch depends on a key:
-** half of them would be predicted wrongly. */
+/* y := for each of `count` values, the number of sorted keys that are below it. No branch depends
+** on a key, since half of the branches would be mispredicted. */
 static void ranks_of(const uint64_t *keys, int64_t n, int count, const uint64_t *v, int64_t *y) {
   int64_t at[TOGETHER] = {0};
   for (int64_t left = n, half = n / 2; left > 1; left -= half, half = left / 2)
@@ -362,7 +364,8 @@ static void ranks_of(const uint64_t *keys, int64_t n, int count, const uint64_t 
   for (int j = 0; j < count; j++) y[j] = at[j] + (n > 0 && keys[at[j]] < v[j]);
 }
 
-/* Values x among sorted keys; for searchsorted rows of n keys, each for so many values. */
+/* Values x are searched in sorted keys. searchsorted has rows of n keys, each with its own number
+** of values. */
 typedef struct search {
   const uint64_t *keys, *x;
   int64_t n, each;
@@ -377,7 +380,8 @@ static void find_places(int64_t i, int64_t end, int lane, const void *arg) {
   while (i < end) {
     const int64_t row = s->each ? i / s->each : 0;
     const int64_t stop = (row + 1) * s->each < end ? (row + 1) * s->each : end;
-    for (int count; i < stop; i += count) { /* of equals on the right as well: the next key */
+    for (int count; i < stop; i += count) { /* with `right`, insert after equal keys: search for the
+                                            ** next key */
       uint64_t next[TOGETHER];
       count = stop - i < TOGETHER ? (int)(stop - i) : TOGETHER;
       for (int j = 0; j < count; j++) next[j] = s->x[i + j] + s->right;
@@ -403,7 +407,7 @@ static void find_same(int64_t i, int64_t end, int lane, const void *arg) {
   }
 }
 
-/* Runs work for every element of input. */
+/* Runs `work` for every element of input. */
 static int look_up(search *s, const moth_tensor *keys, const moth_tensor *input, moth_work *work) {
   moth_tensor *x = keys_of(input);
   if (!x) return input->ctx->error.code;
@@ -420,7 +424,7 @@ static int searchsorted_shape(const searchsorted_args *a, moth_layout *y) {
   for (int32_t d = 0; d + 1 < s->ndim && fits; d++) fits = s->shape[d] == x->shape[d];
   if (s->ndim == 0 || !fits)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "sorted_sequence",
-                     "one dimension, or as many rows as the input %s has, are needed, got %s",
+                     "one dimension, or the same rows as the input %s, are needed, got %s",
                      moth_str(a->input), moth_str(a->sorted_sequence));
   y->ndim = x->ndim;
   y->dtype = MOTH_I64;
@@ -442,7 +446,7 @@ static int searchsorted_cpu(const searchsorted_args *a, moth_tensor **out) {
 MOTH_OP_CONST(searchsorted, SEARCHSORTED, .dtypes = MOTH_ANY | MOTH_PROMOTE,
               .flags = MOTH_OP_NUMBERS, .outputs = "positions: position",
               .doc = "The positions at which values can be inserted into a sorted row so that it "
-                     "stays sorted, from 1 (before all n) to n + 1 (after them).",
+                     "stays sorted, from 1 (before all n elements) to n + 1 (after them).",
               .examples = "moth.tensor{1, 3, 5}, moth.tensor{{0, 3}, {4, 9}}\n"
                           "moth.tensor{1, 3, 5}, 3, {right = true, side = \"right\"}")
 
@@ -458,7 +462,7 @@ MOTH_OP_COMPOSES(bucketize, BUCKETIZE, .dtypes = MOTH_ANY,
                  .flags = MOTH_OP_METHOD | MOTH_OP_MIXED | MOTH_OP_NUMBERS,
                  .outputs = "positions: position",
                  .doc = "The bucket of each value between sorted boundaries, from 1 (below the "
-                        "first of n) to n + 1 (above the last).",
+                        "first of n boundaries) to n + 1 (above the last).",
                  .examples = "moth.tensor{{0LL, 3LL}, {4LL, 9LL}}, moth.tensor{1LL, 3LL, 5LL}\n"
                              "moth.tensor{3LL}, moth.tensor{1LL, 3LL}, {right = true}")
 

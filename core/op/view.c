@@ -1,5 +1,5 @@
 /* view.c -- ops that view a tensor's elements in another shape or order. The results share its
-** storage; only reshape and flatten copy, if no strides can express the result. Views of some of a
+** storage. Only reshape and flatten copy, if no strides can express the result. Views of some of a
 ** tensor's elements are in part.c.
 */
 #include "view.h"
@@ -30,11 +30,11 @@ static void reorder(moth_layout *y, const int32_t *order) {
   }
 }
 
-/* The sizes wanted, with a -1 among them worked out, as y's shape: numel elements in all. */
+/* y := the shape with the requested sizes, `numel` elements in all. A size of -1 is computed. */
 static int infer_shape(moth_ctx *ctx, const char *arg, moth_ints sizes, int64_t numel,
                        const moth_tensor *x, moth_layout *y) {
   int64_t at[MOTH_MAX_DIMS], known = 1, open = -1;
-  if (sizes.n > MOTH_MAX_DIMS) return moth_shape_of(ctx, arg, sizes, y); /* which refuses it */
+  if (sizes.n > MOTH_MAX_DIMS) return moth_shape_of(ctx, arg, sizes, y); /* raises the error */
   for (int64_t d = 0; d < sizes.n; d++) {
     at[d] = sizes.at[d];
     if (at[d] == -1 && open >= 0)
@@ -48,7 +48,8 @@ static int infer_shape(moth_ctx *ctx, const char *arg, moth_ints sizes, int64_t 
   int status = moth_shape_of(ctx, arg, (moth_ints){at, sizes.n}, &l);
   if (status) return status;
   if (open >= 0 && known == 0 && numel == 0)
-    return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s leaves the -1 open, since there are no elements",
+    return moth_fail(ctx, MOTH_E_SHAPE, arg,
+                     "the -1 in %s cannot be computed, since there are no elements",
                      moth_str_ints(ctx, sizes.n, sizes.at));
   if (l.numel != numel)
     return moth_fail(ctx, MOTH_E_SHAPE, arg, "%s does not fit the %lld elements of %s",
@@ -58,9 +59,9 @@ static int infer_shape(moth_ctx *ctx, const char *arg, moth_ints sizes, int64_t 
   return MOTH_OK;
 }
 
-/* Strides that view `from` in y's shape; false if there are none. Dimensions of `from` that are
-** contiguous in memory form runs, and the boundaries of y's sizes must coincide with those of the
-** runs. */
+/* Computes strides that view `from` in y's shape. Returns false if there are none. Dimensions of
+** `from` that are contiguous in memory form runs; the boundaries of the runs must be boundaries of
+** y's sizes too. */
 static bool restride(const moth_layout *from, moth_layout *y) {
   moth_layout packed = *y;
   if (from->numel == 0 || from->ndim == 0) {
@@ -95,7 +96,7 @@ static int view_view(const view_args *a, moth_layout *y) {
   if (status || restride(&a->input->l, y)) return status;
   const moth_layout *l = &a->input->l;
   return moth_fail(a->ctx, MOTH_E_SHAPE, "shape",
-                   "%s cannot be seen as %s without a copy, its strides are %s; use reshape",
+                   "%s cannot be viewed as %s without a copy: its strides are %s; use reshape",
                    moth_str(a->input), moth_str_shape(a->ctx, y->ndim, y->shape),
                    moth_str_ints(a->ctx, l->ndim, l->stride));
 }
@@ -176,7 +177,7 @@ static int unflatten_view(const unflatten_args *a, moth_layout *y) {
   moth_layout part = {.ndim = 0, .dtype = y->dtype};
   int32_t dim;
   if (y->ndim == 0)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no dimension to take apart",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no dimension to split",
                      moth_str(a->input));
   int status = moth_dim(a->ctx, "dim", a->dim, y->ndim, &dim);
   if (!status)
@@ -184,7 +185,7 @@ static int unflatten_view(const unflatten_args *a, moth_layout *y) {
   if (status) return status;
   if (part.ndim < 1 || y->ndim - 1 + part.ndim > MOTH_MAX_DIMS)
     return moth_fail(a->ctx, MOTH_E_SHAPE, "sizes",
-                     "%s makes %d dimensions of %s, 1 to %d are needed",
+                     "%s results in %d dimensions for %s, 1 to %d are needed",
                      moth_str_ints(a->ctx, a->sizes.n, a->sizes.at), y->ndim - 1 + part.ndim,
                      moth_str(a->input), MOTH_MAX_DIMS);
   int64_t step = y->stride[dim];
@@ -212,7 +213,7 @@ static int squeeze_view(const squeeze_args *a, moth_layout *y) {
   uint32_t mask;
   int status = moth_dim_mask(a->ctx, "dim", a->dim, y->ndim, &mask);
   if (status) return status;
-  if (a->dim.at && a->dim.n == 0) return MOTH_OK; /* {} names no dimension */
+  if (a->dim.at && a->dim.n == 0) return MOTH_OK; /* an empty list means no dimension */
   for (int32_t d = y->ndim - 1; d >= 0; d--)
     if ((mask >> d & 1u) && y->shape[d] == 1) moth_make_room(y, d + 1, -1);
   return MOTH_OK;
@@ -230,7 +231,7 @@ MOTH_OP_VIEWS(squeeze, SQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
 static int unsqueeze_view(const unsqueeze_args *a, moth_layout *y) {
   int32_t dim;
   if (y->ndim == MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has no room for another dimension",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s has too many dimensions to add one",
                      moth_str(a->input));
   int status = moth_dim(a->ctx, "dim", a->dim, y->ndim + 1, &dim);
   if (status) return status;
@@ -253,12 +254,12 @@ MOTH_OP_VIEWS(unsqueeze, UNSQUEEZE, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE
 
 /* -- permute, transpose, t, movedim -- */
 
-/* dims as a permutation of 0..ndim-1. */
+/* Reads dims as a permutation of 0..ndim-1. */
 static int order_of(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim, int32_t *order) {
   uint32_t mask;
   if (dims.n != ndim)
     return moth_fail(ctx, MOTH_E_ARG, arg,
-                     "all %d dimensions are needed, each once, got %lld of them", ndim,
+                     "all %d dimensions are needed, each one once, got %lld of them", ndim,
                      (long long)dims.n);
   int status = moth_dim_mask(ctx, arg, dims, ndim, &mask);
   for (int32_t d = 0; d < ndim && !status; d++)
@@ -266,7 +267,7 @@ static int order_of(moth_ctx *ctx, const char *arg, moth_ints dims, int32_t ndim
   return status;
 }
 
-/* dy with its dimensions put back to where `order` took them from. */
+/* Returns dy with its dimensions in the order before the permutation `order`. */
 static moth_tensor *dy_restored(moth_grad *g, const int32_t *order, int32_t ndim) {
   int64_t back[MOTH_MAX_DIMS] = {0};
   for (int32_t d = 0; d < ndim; d++) back[order[d]] = d;
@@ -335,7 +336,8 @@ MOTH_OP_VIEWS(t, T_, .dtypes = MOTH_ANY, .flags = MOTH_OP_INPLACE,
 static int movedim_order(const movedim_args *a, int32_t ndim, int32_t *order) {
   uint32_t from, to;
   if (a->source.n != a->destination.n)
-    return moth_fail(a->ctx, MOTH_E_ARG, "destination", "%lld dimensions move to %lld places",
+    return moth_fail(a->ctx, MOTH_E_ARG, "destination",
+                     "%lld dimensions cannot move to %lld positions",
                      (long long)a->source.n, (long long)a->destination.n);
   for (int32_t d = 0; d < ndim; d++) order[d] = d;
   if (ndim == 0 || a->source.n == 0) return MOTH_OK;
@@ -380,14 +382,14 @@ static int expand_view(const expand_args *a, moth_layout *y) {
   int64_t added = a->size.n - y->ndim;
   int64_t at[MOTH_MAX_DIMS];
   if (added < 0 || a->size.n > MOTH_MAX_DIMS)
-    return moth_fail(a->ctx, MOTH_E_SHAPE, "size", "%s does not have the dimensions of %s",
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "size", "%s needs at least the dimensions of %s",
                      moth_str_ints(a->ctx, a->size.n, a->size.at), moth_str(a->input));
   moth_layout from = *y;
   for (int64_t d = 0; d < a->size.n; d++) {
     int64_t own = d < added ? 1 : from.shape[d - added];
     if (a->size.at[d] == -1 && d < added)
       return moth_fail(a->ctx, MOTH_E_SHAPE, "size",
-                       "%s cannot keep dim " MOTH_POS ", which is new to %s",
+                       "%s cannot keep dim " MOTH_POS ", which is a new dimension of %s",
                        moth_str_ints(a->ctx, a->size.n, a->size.at), (long long)d,
                        moth_str(a->input));
     bool keeps = a->size.at[d] == -1;
@@ -400,7 +402,7 @@ static int expand_view(const expand_args *a, moth_layout *y) {
     bool kept = d >= added && own == at[d];
     y->stride[d] = kept ? from.stride[d - added] : 0;
   }
-  moth_layout sizes = *y; /* moth_shape_of packs */
+  moth_layout sizes = *y; /* moth_shape_of changes the strides */
   int status = moth_shape_of(a->ctx, "size", (moth_ints){at, a->size.n}, &sizes);
   y->ndim = sizes.ndim;
   memcpy(y->shape, sizes.shape, sizeof y->shape);
@@ -408,7 +410,7 @@ static int expand_view(const expand_args *a, moth_layout *y) {
 }
 
 static int expand_grad(const expand_args *a, moth_grad *g) {
-  return moth_flow(g, a->input, g->dy); /* which sums over what was repeated */
+  return moth_flow(g, a->input, g->dy); /* this sums over repeated elements */
 }
 
 MOTH_OP_VIEWS(expand, EXPAND, .dtypes = MOTH_ANY,

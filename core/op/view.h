@@ -1,12 +1,12 @@
-/* view.h -- arguments of the ops that view a tensor's elements in another shape or order. They
-** share its storage if possible.
+/* view.h -- arguments of the ops that view a tensor's elements in another shape or order. The
+** results share its storage if possible.
 */
 #ifndef MOTH_OP_VIEW_H
 #define MOTH_OP_VIEW_H
 
 #include "call/op.h"
 
-/* -- the same elements, in row-major order, in another shape -- */
+/* -- the same elements in row-major order, in another shape -- */
 
 #define VIEW(ARG) \
   ARG(tensor, input,    , "input tensor") \
@@ -30,8 +30,8 @@ MOTH_ARGS(reshape_as, RESHAPE_AS)
 
 #define FLATTEN(ARG) \
   ARG(tensor, input,    , "tensor to flatten") \
-  ARG(dim,    start_dim, 0, "first dimension to join") \
-  ARG(dim,    end_dim, -1, "last dimension to join")
+  ARG(dim,    start_dim, 0, "first dimension to flatten") \
+  ARG(dim,    end_dim, -1, "last dimension to flatten")
 MOTH_ARGS(flatten, FLATTEN)
 
 #define UNFLATTEN(ARG) \
@@ -64,7 +64,7 @@ MOTH_ARGS(permute, PERMUTE)
 MOTH_ARGS(transpose, TRANSPOSE)
 
 #define T_(ARG) \
-  ARG(tensor, input,    , "matrix, vector or number")
+  ARG(tensor, input,    , "matrix, vector or scalar")
 MOTH_ARGS(t, T_)
 
 #define MOVEDIM(ARG) \
@@ -77,12 +77,13 @@ MOTH_ARGS(movedim, MOVEDIM)
 
 #define EXPAND(ARG) \
   ARG(tensor, input,    , "input tensor") \
-  ARG(shape,  size,     , "sizes after repeating dimensions of size 1; -1 keeps a size")
+  ARG(shape,  size,     , "sizes of the result: dimensions of size 1 are repeated, -1 keeps a " \
+                          "size")
 MOTH_ARGS(expand, EXPAND)
 
 #define EXPAND_AS(ARG) \
   ARG(tensor, input,    , "input tensor") \
-  ARG(tensor, other,    , "tensor with the shape to reach")
+  ARG(tensor, other,    , "tensor with the shape of the result")
 MOTH_ARGS(expand_as, EXPAND_AS)
 
 #define NARROW(ARG) \
@@ -98,7 +99,7 @@ MOTH_ARGS(narrow, NARROW)
   ARG(position, index,  , "position to keep")
 MOTH_ARGS(select, SELECT)
 
-#define SLICE(ARG) /* 0-based and half-open also for Lua: its indexing does the arithmetic */ \
+#define SLICE(ARG) /* 0-based and half-open also for Lua: Lua's indexing converts positions */ \
   ARG(tensor, input,    , "input tensor") \
   ARG(dim,    dim,      , "dimension to slice") \
   ARG(int,    start,    , "first position, from 0") \
@@ -116,15 +117,16 @@ MOTH_ARGS(diagonal, DIAGONAL)
 #define AS_STRIDED(ARG) \
   ARG(tensor,    input, , "tensor whose storage is viewed") \
   ARG(ints,      size,  , "sizes of the result") \
-  ARG(ints,      stride, , "elements between neighbours, per dimension") \
-  ARG(maybe_int, storage_offset, none, "elements before the first; the input's when absent")
+  ARG(ints,      stride, , "stride of each dimension, in elements") \
+  ARG(maybe_int, storage_offset, none, "offset of the first element in the storage; the input's " \
+                                       "when absent")
 MOTH_ARGS(as_strided, AS_STRIDED)
 
 #define UNFOLD_DIM(ARG) /* x:unfold(...); F.unfold is im2col */ \
   ARG(tensor, input,    , "input tensor") \
   ARG(dim,    dimension, , "dimension of the windows") \
-  ARG(int,    size,     , "positions in a window") \
-  ARG(int,    step,     , "positions from one window to the next")
+  ARG(int,    size,     , "length of a window") \
+  ARG(int,    step,     , "step between windows")
 MOTH_ARGS(unfold_dim, UNFOLD_DIM)
 
 /* -- several views at once -- */
@@ -142,16 +144,16 @@ MOTH_ARGS(split, SPLIT)
 
 #define CHUNK(ARG) \
   ARG(tensor, input,    , "tensor to split") \
-  ARG(int,    chunks,   , "largest number of pieces") \
+  ARG(int,    chunks,   , "maximum number of pieces") \
   ARG(dim,    dim,     0, "dimension to split")
 MOTH_ARGS(chunk, CHUNK)
 
-/* Moves dimension `dim` and those after it n places back: to insert dimensions, or, if n is
-** negative, to remove them. */
+/* Moves dimension `dim` and the following ones n positions back, to insert dimensions. If n is
+** negative, removes dimensions. */
 void moth_make_room(moth_layout *y, int32_t dim, int32_t n);
 
-/* *y := *y with x in its history, on which its value does not depend: x's gradient is then zeros,
-** and a backward pass is no error. Nothing where no gradient is wanted. */
+/* Adds x to the history of *y, although the value of *y does not depend on x: a backward pass then
+** gives zeros for x instead of an error. Does nothing if no gradient is needed. */
 int moth_attach(moth_tensor **y, moth_tensor *x);
 
 #endif

@@ -1,5 +1,5 @@
 /* volume.h -- volumes as images. Pooling and resampling are separable: they run over the planes,
-** seen as images (N, C D, H, W), then along the depth, in images (N, C, D, H W).
+** viewed as images (N, C D, H, W), then along the depth, in images (N, C, D, H W).
 */
 #ifndef MOTH_OP_VOLUME_H
 #define MOTH_OP_VOLUME_H
@@ -8,7 +8,7 @@
 #include "tensor/shape.h"
 #include "base/error.h"
 
-/* Refuses tensors that are not volumes. */
+/* Fails for tensors that are not volumes. */
 static inline int volume_fit(const moth_tensor *x) {
   const moth_layout *l = &x->l;
   if (l->ndim != 4 && l->ndim != 5)
@@ -29,19 +29,20 @@ static inline int volume_seen(moth_tensor *x, int64_t n, int64_t c, int64_t c_ti
   return MOTH_CALL(x->ctx, y, reshape, .input = x, .shape = {shape, 4});
 }
 
-/* y := x, which fits, as images (N, C D, H, W); owned. */
+/* y := the volume x as images (N, C D, H, W); owned. */
 static inline int volume_planes(moth_tensor *x, moth_tensor **y) {
   const int64_t *n = x->l.shape + x->l.ndim - 4;
   return volume_seen(x, x->l.ndim == 5 ? n[-1] : 1, n[0], n[1], n[2], n[3], 1, y);
 }
 
-/* y := images that came of volume_planes(volume) as images (N, C, D, H W); owned. */
+/* y := images, computed from volume_planes(volume), as images (N, C, D, H W) along the depth;
+** owned. */
 static inline int volume_columns(moth_tensor *planes, const moth_tensor *volume, moth_tensor **y) {
   const int64_t *n = planes->l.shape, *v = volume->l.shape + volume->l.ndim - 4;
   return volume_seen(planes, n[0], v[0], 1, v[1], n[2], n[3], y);
 }
 
-/* y := x with the dimensions of the volume, but of that size; owned. */
+/* y := x with the dimensions of the volume, but with the given size; owned. */
 static inline int volume_of(moth_tensor *x, const moth_tensor *volume, const int64_t size[3],
                             moth_tensor **y) {
   int64_t shape[5];

@@ -49,7 +49,7 @@ describe("a draw", function()
     local rows = moth.cat({ weights, weights }, 2)[{ { 5, 7 } }]
     assert.is_true(rows:gather(2, draw(2, rows)):gt(0):all():item())
     flat[300000] = -1
-    assert.has_error_like(function() draw(5, flat) end, "weights are finite and from 0 on")
+    assert.has_error_like(function() draw(5, flat) end, "finite weights from 0 on")
     assert.has_error_like(function() draw(5, moth.zeros(3000)) end, "only 0 weights of row 1")
   end)
 

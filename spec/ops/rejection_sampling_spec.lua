@@ -85,7 +85,7 @@ describe("numbers drawn by rejection sampling", function()
       "bad argument 'input' to 'poisson' (finite numbers from 0 on are needed", 1, true)
     assert.error_matches(function() moth.poisson(moth.tensor {0 / 0}) end, "'poisson'", 1, true)
     assert.error_matches(function() moth.binomial(moth.ones(2), moth.tensor {0.5, 1.5}) end,
-      "chances within 0..1", 1, true)
+      "probabilities from 0 to 1", 1, true)
     assert.error_matches(function() moth.binomial(moth.ones(2), moth.rand(3)) end, "", 1, true)
   end)
 end)

@@ -154,7 +154,7 @@ describe("interpolate", function()
       local y = resize(x, {1, 2}, {mode = mode, scale_h = 1e-300, scale_w = 1e-300})
       assert.equal(8, y[{1, 1, 1, 2}]:item())
     end
-    refuses("'downscale_factor' to 'pixel_unshuffle' %(1073741824 makes too many",
+    refuses("'downscale_factor' to 'pixel_unshuffle' %(a factor of 1073741824 results in too many",
       function() return (F.pixel_unshuffle(moth.zeros(16, 0, 0), 2 ^ 30)) end)
   end)
 
