@@ -30,7 +30,7 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
 
 /* -- gradients: x is the input, v the gradient of the result -- */
 
-#define BACK(op, slope_of_x, ...)                                                          \
+#define BACK(op, gradient_of_x, ...)                                                       \
   static int op##_shape(const op##_args *a, moth_layout *y) {                              \
     return moth_broadcast(a->ctx, "input", y, a->grad, a->input);                          \
   }                                                                                        \
@@ -42,7 +42,7 @@ static int map2(const moth_loops *loops, moth_tensor *y, const moth_tensor *x,
     if (moth_wants(g, a->grad))                                                            \
       moth_flow(g, a->grad,                                                                \
                 GRAD(g, op, .grad = v, .input = x, .a = a->a, .b = a->b, .c = a->c));      \
-    if (moth_wants(g, x)) moth_flow(g, x, slope_of_x);                                     \
+    if (moth_wants(g, x)) moth_flow(g, x, gradient_of_x);                                  \
     return g->status;                                                                      \
   }                                                                                        \
   MOTH_OP(op, ACTIVATION_BACK, .doc = "The gradient of the activation function in its name.",   \
@@ -64,7 +64,7 @@ static moth_tensor *within(moth_grad *g, moth_tensor *x, double low, double high
 static moth_tensor *one_less(moth_grad *g, moth_tensor *x) { return PLUS(NEGATED(x), NUMBER(1)); }
 
 /* s (1 - s), the derivative of s = sigmoid(x); 1 - s is sigmoid(-x), which keeps its precision. */
-static moth_tensor *sigmoid_slope(moth_grad *g, moth_tensor *x) {
+static moth_tensor *sigmoid_derivative(moth_grad *g, moth_tensor *x) {
   return TIMES(OF(sigmoid, x), OF(sigmoid, NEGATED(x)));
 }
 
@@ -102,7 +102,7 @@ static moth_tensor *gelu_tanh_bend(moth_grad *g, moth_tensor *x) {
 static moth_tensor *silu_bend(moth_grad *g, moth_tensor *x) {
   x = within(g, x, -1000, 1000);
   moth_tensor *odd = PLUS(TIMES(OF(sigmoid, x), NUMBER(-2)), NUMBER(1));
-  return TIMES(sigmoid_slope(g, x), PLUS(TIMES(x, odd), NUMBER(2)));
+  return TIMES(sigmoid_derivative(g, x), PLUS(TIMES(x, odd), NUMBER(2)));
 }
 
 /* t = tanh(softplus(x)), t' = (1 - t^2) s, t'' = t' (1 - s - 2 t s). Returns 2 t' + x t''. */
@@ -117,7 +117,7 @@ static moth_tensor *mish_bend(moth_grad *g, moth_tensor *x) {
 
 static moth_tensor *softplus_bend(moth_grad *g, const softplus_back_args *a) {
   moth_tensor *u = TIMES(a->input, NUMBER(a->a));
-  moth_tensor *bend = TIMES(sigmoid_slope(g, u), NUMBER(a->a));
+  moth_tensor *bend = TIMES(sigmoid_derivative(g, u), NUMBER(a->a));
   return CHOOSE(ABOVE(u, NUMBER(a->b)), NUMBER(0), bend);
 }
 
@@ -150,7 +150,7 @@ BACK(gelu_tanh_back, TIMES(TIMES(v, a->grad), gelu_tanh_bend(g, x)), .saves = "i
 BENT(silu_back, silu_bend(g, x))
 BENT(mish_back, mish_bend(g, x))
 BENT(softplus_back, softplus_bend(g, a))
-BENT(logsigmoid_back, NEGATED(sigmoid_slope(g, x)))
+BENT(logsigmoid_back, NEGATED(sigmoid_derivative(g, x)))
 BENT(softsign_back, softsign_bend(g, x))
 BENT(tanhshrink_back, tanhshrink_bend(g, x))
 BENT(hardswish_back, hardswish_bend(g, x))

@@ -10,7 +10,7 @@
 
 #define ACTIVATION_CURVES(F)                                                                 \
   F(REAL, leaky_relu, x > 0 ? x : a * x)                                                     \
-  /* elu, celu and selu */                                                                  \
+  /* elu, celu and selu */                                                                   \
   F(CURVE, elu, x >= 0 ? b * x : a * b * FOR_REAL(moth_less_one)(c * x))                     \
   F(CURVE, gelu, FOR_REAL(moth_gelu)(MOTH_FROM_BELOW(x)))                                    \
   F(CURVE, gelu_tanh, MOTH_FROM_BELOW(x) * FOR_REAL(moth_sigmoid)(FOR_REAL(gelu_angle)(x)))  \

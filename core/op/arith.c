@@ -173,16 +173,16 @@ static int div_cpu(const div_args *a, moth_tensor **out) {
 
 /* The last gradient overwrites dy. */
 static int div_grad(const div_args *a, moth_grad *g) {
-  bool whole = a->rounding_mode != MOTH_ROUND_NONE;
+  bool rounds = a->rounding_mode != MOTH_ROUND_NONE;
   if (moth_wants(g, a->other))
     moth_flow(g, a->other,
-              whole ? ZERO_OF(a->other)
-                    : GRAD(g, neg, .input = TIMES(g->dy, OVER(g->out[0], a->other))));
+              rounds ? ZERO_OF(a->other)
+                     : GRAD(g, neg, .input = TIMES(g->dy, OVER(g->out[0], a->other))));
   if (moth_wants(g, a->input))
     moth_flow(g, a->input,
-              whole ? ZERO_OF(a->input)
-                    : GRAD_OVER(g, div, .input = g->dy, .other = a->other,
-                                .rounding_mode = MOTH_ROUND_NONE));
+              rounds ? ZERO_OF(a->input)
+                     : GRAD_OVER(g, div, .input = g->dy, .other = a->other,
+                                 .rounding_mode = MOTH_ROUND_NONE));
   return g->status;
 }
 
@@ -241,7 +241,7 @@ static int rest_flow(moth_grad *g, moth_tensor *x, moth_tensor *by, int mode) {
     return moth_broadcast(a->ctx, "other", y, a->input, a->other);                          \
   }                                                                                         \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                              \
-    return rest_into(out[0], moth_arith.op, a->input, a->other);                        \
+    return rest_into(out[0], moth_arith.op, a->input, a->other);                            \
   }                                                                                         \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                  \
     return rest_flow(g, a->input, a->other, mode);                                          \
@@ -301,7 +301,7 @@ static int pow_cpu(const pow_args *a, moth_tensor **out) {
 }
 
 /* exponent * input^(exponent-1); 0 where the exponent is 0 */
-static moth_tensor *pow_slope(moth_grad *g, moth_tensor *x, moth_tensor *e) {
+static moth_tensor *pow_derivative(moth_grad *g, moth_tensor *x, moth_tensor *e) {
   double value = moth_wants(g, e) || !e->storage || !moth_observe_constant(e) ? NAN
                                                                              : lone_exponent(e);
   if (value == 0) return ZERO_OF(x);
@@ -325,7 +325,7 @@ static moth_tensor *pow_rate(moth_grad *g, moth_tensor *x, moth_tensor *e) {
 
 static int pow_grad(const pow_args *a, moth_grad *g) {
   if (moth_wants(g, a->input))
-    moth_flow(g, a->input, TIMES(g->dy, pow_slope(g, a->input, a->exponent)));
+    moth_flow(g, a->input, TIMES(g->dy, pow_derivative(g, a->input, a->exponent)));
   if (moth_wants(g, a->exponent))
     moth_flow(g, a->exponent, TIMES(g->dy, pow_rate(g, a->input, a->exponent)));
   return g->status;

@@ -16,7 +16,7 @@
   F(QUOTIENT, div_floor, floor_div(x, y), FOR_REAL(quotient)(x, y), quotient_near(x, y)) \
   F(QUOTIENT, remainder, rest_floor(x, y), FOR_REAL(rest)(x, y), rest_near(x, y))    \
   F(QUOTIENT, fmod, rest_trunc(x, y), fmod(x, y), fmod_near(x, y))                   \
-  F(HEAVY, pow, power(x, y), pow(x, y))                                             \
+  F(HEAVY, pow, power(x, y), pow(x, y))                                              \
   F(ANY, maximum, x | y, x > y ? x : y, ((x > y) | (x != x)) ? x : y) /* NaN wins */ \
   F(ANY, minimum, x & y, x < y ? x : y, ((x < y) | (x != x)) ? x : y)
 

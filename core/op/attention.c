@@ -218,7 +218,7 @@ static const int64_t last = -1;
 ** 0. */
 static moth_tensor *weights_with_ops(const attention_args *a, moth_grad *g, const form *f) {
   int64_t size[2] = {f->l, f->s};
-  moth_tensor *s = TIMES(PRODUCT(a->query, TURNED(a->key)), moth_grad_number(g, a->scale));
+  moth_tensor *s = TIMES(PRODUCT(a->query, TRANSPOSED(a->key)), moth_grad_number(g, a->scale));
   if (a->bias) s = PLUS(s, a->bias);
   if (a->is_causal) {
     moth_tensor *behind = GRAD(g, ones, .size = {size, 2}, .dtype = MOTH_BOOL,
@@ -242,14 +242,14 @@ static int with_ops(const attention_args *a, moth_grad *g, const form *f) {
   if (g->status) return g->status;
   moth_tensor *weights = weights_with_ops(&real, g, f);
   if (a->heads_last) dy = GRAD(g, transpose, .input = dy, .dim0 = -3, .dim1 = -2);
-  if (moth_wants(g, a->value)) moth_flow(g, a->value, PRODUCT(TURNED(weights), dy));
-  moth_tensor *d = PRODUCT(dy, TURNED(real.value));
+  if (moth_wants(g, a->value)) moth_flow(g, a->value, PRODUCT(TRANSPOSED(weights), dy));
+  moth_tensor *d = PRODUCT(dy, TRANSPOSED(real.value));
   d = MINUS(d, LAST_SUM(TIMES(d, weights)));
   d = TIMES(d, weights);
   if (moth_wants(g, a->bias)) moth_flow(g, a->bias, d);
   d = TIMES(d, scale);
   if (moth_wants(g, a->query)) moth_flow(g, a->query, PRODUCT(d, real.key));
-  if (moth_wants(g, a->key)) moth_flow(g, a->key, PRODUCT(TURNED(d), real.query));
+  if (moth_wants(g, a->key)) moth_flow(g, a->key, PRODUCT(TRANSPOSED(d), real.query));
   return g->status;
 }
 
@@ -419,8 +419,8 @@ static moth_tensor *bias_of(steps *t, moth_tensor *mask, int dtype) {
 
 /* Computes attention with dropout of the weights. */
 static moth_tensor *with_dropout(steps *t, const attention_args *a, double p) {
-  moth_tensor *turned = DO(transpose, .input = a->key, .dim0 = -2, .dim1 = -1);
-  moth_tensor *s = DO(matmul, .input = a->query, .other = turned);
+  moth_tensor *transposed = DO(transpose, .input = a->key, .dim0 = -2, .dim1 = -1);
+  moth_tensor *s = DO(matmul, .input = a->query, .other = transposed);
   s = DO(mul, .input = s, .other = number(t, a->scale));
   if (a->bias) s = DO(add, .input = s, .other = a->bias, .alpha = {.as.number = 1});
   if (a->is_causal && !t->status) {

@@ -188,7 +188,7 @@ static int finish_half(const channel_norm_args *a, moth_tensor *y) {
 
 /* Writes y, of f32 or f64. Applies relu and residual only if y is the op's result. */
 static int norm_into(const channel_norm_args *a, const table *t, const moth_tensor *x,
-                     const moth_tensor *residual, bool whole, moth_tensor *y) {
+                     const moth_tensor *residual, bool is_result, moth_tensor *y) {
   int status = MOTH_OK;
   moth_channel_norm p = {.dtype = x->l.dtype, .x = moth_at(x)};
   int64_t each = channels_of(x, &p);
@@ -199,8 +199,8 @@ static int norm_into(const channel_norm_args *a, const table *t, const moth_tens
   if (!a->mean) status = find_statistics(t, &p, each);
   find_rstd(t, a->eps);
   for (int64_t i = 0; i < p.c; i++) column(t, SCALE)[i] *= column(t, RSTD)[i];
-  if (whole && residual) p.sum = moth_at(residual);
-  p.relu = whole && a->activation;
+  if (is_result && residual) p.sum = moth_at(residual);
+  p.relu = is_result && a->activation;
   return status ? status
                 : moth_channel_apply(a->ctx, &p, column(t, MEAN), NULL, column(t, SCALE),
                                      column(t, SHIFT), moth_at(y));
@@ -208,13 +208,13 @@ static int norm_into(const channel_norm_args *a, const table *t, const moth_tens
 
 static int channel_norm_cpu(const channel_norm_args *a, moth_tensor **out) {
   table t;
-  const bool whole = !moth_is_half(out[0]->l.dtype);
+  const bool is_result = !moth_is_half(out[0]->l.dtype);
   int status = table_new(&t, a->ctx, a->input->l.shape[1]);
   if (status) return status;
   moth_tensor *x = moth_real(a->input), *y = moth_real_out(out[0]);
-  moth_tensor *residual = whole && a->residual ? moth_real(a->residual) : NULL;
-  if (!x || !y || (whole && a->residual && !residual)) status = a->ctx->error.code;
-  if (!status) status = norm_into(a, &t, x, residual, whole, y);
+  moth_tensor *residual = is_result && a->residual ? moth_real(a->residual) : NULL;
+  if (!x || !y || (is_result && a->residual && !residual)) status = a->ctx->error.code;
+  if (!status) status = norm_into(a, &t, x, residual, is_result, y);
   column_write(&t, MEAN, out[1]);
   column_write(&t, VAR, out[2]);
   if (out[3]) map_write(&t, out[3]);
@@ -222,7 +222,7 @@ static int channel_norm_cpu(const channel_norm_args *a, moth_tensor **out) {
   moth_tensor_release(residual);
   table_free(&t);
   status = moth_real_done(y, out[0], status);
-  return status || whole ? status : finish_half(a, out[0]);
+  return status || is_result ? status : finish_half(a, out[0]);
 }
 
 /* xhat = (x - mean) rstd, g = dy weight. If the statistics are computed from the input,

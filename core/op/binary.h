@@ -12,13 +12,13 @@
   F(PAIR, hypot, hypot(x, y))                                                                \
   F(REAL, copysign, copysign(x, y))                                                          \
   F(PAIR, xlogy, y != y ? y : x == 0 ? 0 : x * log(y))                                       \
-  F(CURVE, logaddexp, /* inf - inf would be NaN */                              \
+  F(CURVE, logaddexp, /* inf - inf would be NaN */                                           \
     (x > y || x != x ? x : y) +                                                              \
       FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y))))                       \
-  F(CURVE, logaddexp2, (x > y || x != x ? x : y) +                                          \
-    FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y) *                        \
-                                  (real)0.69314718055994530942)) *                         \
-    (1 / (real)0.69314718055994530942))                                                    \
+  F(CURVE, logaddexp2, (x > y || x != x ? x : y) +                                           \
+    FOR_REAL(moth_log1p_unit)(exp(-fabs(x == y ? (real)0 : x - y) *                          \
+                                  (real)0.69314718055994530942)) *                           \
+    (1 / (real)0.69314718055994530942))                                                      \
   F(ANY, fmax, x | y, x > y ? x : y, x > y || y != y ? x : y)                                \
   F(ANY, fmin, x & y, x < y ? x : y, x < y || y != y ? x : y)
 

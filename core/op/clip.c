@@ -77,8 +77,8 @@ static int total_norm_cpu(const total_norm_args *a, moth_tensor **out) {
     moth_loop_over(&loop, a->ctx, &x->l, 1, &x);
     int status = moth_loop_run(&loop, norm_run, &job);
     if (status) return status;
-    if (p == 0 && sum > before) sum = before + 1; /* PyTorch computes the norm of the tensors'
-                                                  ** norms */
+    /* PyTorch computes the norm of the tensors' norms */
+    if (p == 0 && sum > before) sum = before + 1;
   }
   if (p == 2) sum = sqrt(sum);
   else if (p != 0 && p != 1 && p != HUGE_VAL && p != -HUGE_VAL) sum = pow(sum, 1 / p);

@@ -14,7 +14,7 @@
 #define PASTE(a, n, b) a##n##b
 #define PASTED(a, n, b) PASTE(a, n, b)
 #define CONV(what) PASTED(conv, DIMS, d##what)
-#define TURNED(what) PASTED(conv_transpose, DIMS, d##what)
+#define TRANSPOSED(what) PASTED(conv_transpose, DIMS, d##what)
 #define INTS PASTED(INT, DIMS, )
 #define STEPS(a)                                                                         \
   .stride = INTS((a)->stride), .padding = (a)->padding, .dilation = INTS((a)->dilation), \
@@ -98,15 +98,15 @@ static int CONV(_weight_grad)(const CONV(_weight_args) *a, moth_grad *g) {
 
 /* -- transposed convolution -- */
 
-static int TURNED(_compose)(const TURNED(_args) *a, moth_tensor **out) {
+static int TRANSPOSED(_compose)(const TRANSPOSED(_args) *a, moth_tensor **out) {
   const conv_how how = {DIMS, NUMBERS, a->groups, a->padding, a->stride, a->dilation};
-  conv_turned t;
+  conv_transposed t;
   moth_tensor *y = NULL;
-  int status = moth_conv_turned_fit(a->input, a->weight, a->bias, &how, a->output_padding, &t);
+  int status = moth_conv_transposed_fit(a->input, a->weight, a->bias, &how, a->output_padding, &t);
   if (!status)
     status = CALL(a->ctx, &y, CONV(_input), .input = a->input, .weight = a->weight,
                   .size = INTS(t.size), .stride = INTS(a->stride),
                   .padding = {NUMBERS, INTS(t.padding)}, .dilation = INTS(a->dilation),
                   .groups = a->groups);
-  return status ? status : moth_conv_turned_finish(&t, y, a->bias, DIMS, out);
+  return status ? status : moth_conv_transposed_finish(&t, y, a->bias, DIMS, out);
 }

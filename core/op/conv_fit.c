@@ -257,11 +257,11 @@ static int add_bias(moth_tensor *y, moth_tensor *bias, int dims, moth_tensor **o
 /* -- transposed convolution -- */
 
 /* x: the sizes of the input. w: the window, which moves over the result. */
-static int turned_fit(const moth_tensor *input, const int64_t *x, const moth_window *w,
-                      const int64_t *output_padding, conv_turned *t) {
+static int transposed_fit(const moth_tensor *input, const int64_t *x, const moth_window *w,
+                          const int64_t *output_padding, conv_transposed *t) {
   moth_ctx *ctx = input->ctx;
   const int dims = w->axes;
-  *t = (conv_turned){.cuts = false};
+  *t = (conv_transposed){.cuts = false};
   for (int i = 0; i < dims; i++) {
     const int64_t extra = output_padding[i];
     if (extra < 0 || (extra >= w->stride[i] && extra >= w->dilation[i]))
@@ -287,9 +287,9 @@ static int turned_fit(const moth_tensor *input, const int64_t *x, const moth_win
   return MOTH_OK;
 }
 
-int moth_conv_turned_fit(const moth_tensor *input, const moth_tensor *weight,
-                         const moth_tensor *bias, const conv_how *how,
-                         const int64_t *output_padding, conv_turned *t) {
+int moth_conv_transposed_fit(const moth_tensor *input, const moth_tensor *weight,
+                             const moth_tensor *bias, const conv_how *how,
+                             const int64_t *output_padding, conv_transposed *t) {
   int64_t x[5];
   const int64_t *w = weight->l.shape;
   int status = check_operands(input, input_sizes, weight, how, x);
@@ -301,11 +301,11 @@ int moth_conv_turned_fit(const moth_tensor *input, const moth_tensor *weight,
   if (status) return status;
   const moth_window window = window_of(how, w + 2);
   status = moth_window_check(input, &window, "weight");
-  return status ? status : turned_fit(input, x + 2, &window, output_padding, t);
+  return status ? status : transposed_fit(input, x + 2, &window, output_padding, t);
 }
 
-int moth_conv_turned_finish(const conv_turned *t, moth_tensor *y, moth_tensor *bias, int dims,
-                            moth_tensor **out) {
+int moth_conv_transposed_finish(const conv_transposed *t, moth_tensor *y, moth_tensor *bias,
+                                int dims, moth_tensor **out) {
   moth_tensor *part = y;
   int status = MOTH_OK;
   if (t->cuts) {

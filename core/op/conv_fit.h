@@ -48,15 +48,16 @@ moth_tensor *moth_sum_to_channels(moth_grad *g, moth_tensor *dy, int dims);
 /* -- transposed convolution: the gradient of images of `size` with `padding`. If output_padding is
 ** greater than the stride, the result is computed for all elements reached, and then cut -- */
 
-typedef struct conv_turned {
+typedef struct conv_transposed {
   int64_t size[3], padding[3], cut[6];
   bool cuts;
-} conv_turned;
+} conv_transposed;
 
-int moth_conv_turned_fit(const moth_tensor *x, const moth_tensor *weight, const moth_tensor *bias,
-                         const conv_how *how, const int64_t *output_padding, conv_turned *t);
+int moth_conv_transposed_fit(const moth_tensor *x, const moth_tensor *weight,
+                             const moth_tensor *bias, const conv_how *how,
+                             const int64_t *output_padding, conv_transposed *t);
 /* *out := y, cut, with the bias. Takes ownership of y. */
-int moth_conv_turned_finish(const conv_turned *t, moth_tensor *y, moth_tensor *bias, int dims,
-                            moth_tensor **out);
+int moth_conv_transposed_finish(const conv_transposed *t, moth_tensor *y, moth_tensor *bias,
+                                int dims, moth_tensor **out);
 
 #endif

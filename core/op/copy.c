@@ -67,10 +67,10 @@ MOTH_OP(clone, CLONE,
 
 static int contiguous_compose(const contiguous_args *a, moth_tensor **out) {
   const moth_layout *l = &a->input->l;
-  const bool lies = a->memory_format == PACK_CONTIGUOUS ? moth_layout_contiguous(l)
-                    : l->ndim == (a->memory_format == PACK_CHANNELS_LAST ? 4 : 5) &&
-                      moth_layout_channels_last(l);
-  if (!lies)
+  const bool packed = a->memory_format == PACK_CONTIGUOUS ? moth_layout_contiguous(l)
+                      : l->ndim == (a->memory_format == PACK_CHANNELS_LAST ? 4 : 5) &&
+                        moth_layout_channels_last(l);
+  if (!packed)
     return MOTH_CALL(a->ctx, out, clone, .input = a->input,
                      .memory_format = a->memory_format - PACK_CONTIGUOUS + MOTH_CONTIGUOUS_FORMAT);
   out[0] = moth_tensor_retain(a->input);

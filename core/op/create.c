@@ -183,7 +183,7 @@ MOTH_OP_CONST(full_like, FULL_LIKE, .dtypes = MOTH_ANY,
 static double scalar_number(moth_scalar s) {
   return s.type == 0 ? s.as.number : (double)s.as.integer;
 }
-static bool scalar_whole(moth_scalar s, int64_t *value) {
+static bool is_integer(moth_scalar s, int64_t *value) {
   if (s.type != 0) {
     *value = s.as.integer;
     return true;
@@ -195,13 +195,13 @@ static bool scalar_whole(moth_scalar s, int64_t *value) {
 }
 
 /* at := start, stop and step as integers. Returns false if one of them is not an integer. */
-static bool arange_whole(const arange_args *a, int64_t at[3]) {
-  return scalar_whole(a->start, &at[0]) && scalar_whole(a->stop, &at[1]) &&
-         scalar_whole(a->step, &at[2]);
+static bool arange_integers(const arange_args *a, int64_t at[3]) {
+  return is_integer(a->start, &at[0]) && is_integer(a->stop, &at[1]) &&
+         is_integer(a->step, &at[2]);
 }
 
 /* The number of full steps before stop: exact for all int64. */
-static uint64_t count_whole(const int64_t at[3]) {
+static uint64_t count_integers(const int64_t at[3]) {
   uint64_t way, step;
   if (at[2] > 0) {
     way = (uint64_t)at[1] - (uint64_t)at[0];
@@ -217,22 +217,22 @@ static int arange_shape(const arange_args *a, moth_layout *y) {
   double start = scalar_number(a->start), stop = scalar_number(a->stop);
   double step = scalar_number(a->step), n = ceil((stop - start) / step);
   int64_t at[3] = {0};
-  bool whole = arange_whole(a, at);
+  bool integers = arange_integers(a, at);
   set_dtype(a->ctx, a->dtype, y);
-  if (a->dtype < 0 && whole) y->dtype = MOTH_I64;
+  if (a->dtype < 0 && integers) y->dtype = MOTH_I64;
   if (step == 0) return moth_fail(a->ctx, MOTH_E_ARG, "step", "cannot be 0");
   if (!isfinite(start) || !isfinite(stop) || !isfinite(step))
     return moth_fail(a->ctx, MOTH_E_ARG,
                      !isfinite(start) ? "start" : !isfinite(stop) ? "stop" : "step",
                      "a finite number is needed");
-  bool wrong = whole ? (at[2] > 0 ? at[1] < at[0] : at[1] > at[0])
-                     : (step > 0 ? stop < start : stop > start);
+  bool wrong = integers ? (at[2] > 0 ? at[1] < at[0] : at[1] > at[0])
+                        : (step > 0 ? stop < start : stop > start);
   if (wrong)
     return moth_fail(a->ctx, MOTH_E_ARG, "step",
                      "a step of %.17g does not lead from %.17g to %.17g", step,
                      start, stop);
-  if (whole) {
-    uint64_t exact = count_whole(at);
+  if (integers) {
+    uint64_t exact = count_integers(at);
     n = exact > INT64_MAX ? 1e300 : (double)exact;
     y->shape[0] = (int64_t)exact;
   } else if (n < 9e18) {
@@ -249,7 +249,7 @@ static int arange_shape(const arange_args *a, moth_layout *y) {
 static int arange_cpu(const arange_args *a, moth_tensor **out) {
   int dtype = out[0]->l.dtype;
   int64_t at[3] = {0}, n = out[0]->l.numel, size = moth_dtype_size[dtype];
-  bool whole = arange_whole(a, at);
+  bool integers = arange_integers(a, at);
   double start = scalar_number(a->start), step = scalar_number(a->step);
   char *y = moth_at(out[0]);
   for (int64_t i = 0; i < n;) {
@@ -259,11 +259,11 @@ static int arange_cpu(const arange_args *a, moth_tensor **out) {
     } block;
     int64_t m = n - i < 256 ? n - i : 256;
     uint64_t v = (uint64_t)at[0] + (uint64_t)i * (uint64_t)at[2];
-    if (whole)
+    if (integers)
       for (int64_t j = 0; j < m; j++, v += (uint64_t)at[2]) block.integer[j] = (int64_t)v;
     else
       for (int64_t j = 0; j < m; j++) block.number[j] = start + (double)(i + j) * step;
-    moth_convert(m, whole ? MOTH_I64 : MOTH_F64, (const char *)&block, 8, dtype, y + i * size,
+    moth_convert(m, integers ? MOTH_I64 : MOTH_F64, (const char *)&block, 8, dtype, y + i * size,
                  size);
     i += m;
   }
@@ -412,8 +412,8 @@ static int triangle(const moth_tensor *input, int64_t diagonal, bool upper, moth
   int64_t size = moth_dtype_size[y->l.dtype];
   int status = moth_copy_into(y, input);
   if (status || y->l.numel == 0) return status;
-  if (diagonal > columns) diagonal = columns; /* beyond these bounds all elements are kept or
-                                              ** none */
+  /* beyond these bounds all elements are kept or none */
+  if (diagonal > columns) diagonal = columns;
   if (diagonal < -rows) diagonal = -rows;
   int64_t all = y->l.numel / columns;
   char *row = moth_at(y);

@@ -144,13 +144,13 @@ static parts parts_of(moth_grad *g, moth_tensor *x) {
 }
 
 static parts adjoint_times(moth_grad *g, parts x, parts y) { /* x* y */
-  moth_tensor *re = TURNED(x.re), *im = TURNED(x.im);
+  moth_tensor *re = TRANSPOSED(x.re), *im = TRANSPOSED(x.im);
   return (parts){PLUS(PRODUCT(re, y.re), PRODUCT(im, y.im)),
                  MINUS(PRODUCT(re, y.im), PRODUCT(im, y.re))};
 }
 
 static parts times_adjoint(moth_grad *g, parts x, parts y) { /* x y* */
-  moth_tensor *re = TURNED(y.re), *im = TURNED(y.im);
+  moth_tensor *re = TRANSPOSED(y.re), *im = TRANSPOSED(y.im);
   return (parts){PLUS(PRODUCT(x.re, re), PRODUCT(x.im, im)),
                  MINUS(PRODUCT(x.im, re), PRODUCT(x.re, im))};
 }
@@ -207,7 +207,7 @@ static moth_tensor *eig_back(moth_grad *g, moth_tensor *l, moth_tensor *vectors,
     m = m.re ? (parts){PLUS(m.re, d.re), PLUS(m.im, d.im)} : d;
   }
   m = times_adjoint(g, m, v);
-  moth_tensor *re = TURNED(v.re), *im = TURNED(v.im); /* V* is re - i im */
+  moth_tensor *re = TRANSPOSED(v.re), *im = TRANSPOSED(v.im); /* V* is re - i im */
   moth_tensor *above[] = {re, im}, *below[] = {NEGATED(im), re}, *side[] = {m.re, m.im};
   if (g->status) return NULL;
   moth_tensor *rows[] = {GRAD(g, cat, .tensors = {above, 2}, .dim = -1),

@@ -101,15 +101,15 @@ static int embedding_rows_shape(const embedding_rows_args *a, moth_layout *y) {
   return moth_real_padding(a->ctx, a->padding_idx, a->weight->l.shape[0], &padding);
 }
 
-typedef struct taking { /* copies rows of w to y, scaled by the factors of their tokens if there are
-                        ** any */
+/* copies rows of w to y, scaled by the factors of their tokens if there are any */
+typedef struct row_copy {
   const shares *s;
   const int64_t *at;
   int64_t d, bytes; /* number of elements and of bytes of a row */
   int dtype;
   const char *from;
   char *to;
-} taking;
+} row_copy;
 
 #define SCALE_ROW(real)                                                                  \
   do {                                                                                   \
@@ -118,7 +118,7 @@ typedef struct taking { /* copies rows of w to y, scaled by the factors of their
   } while (0)
 
 static void take_part(int64_t first, int64_t last, int lane, const void *arg) {
-  const taking *t = arg;
+  const row_copy *t = arg;
   const int64_t *at = t->at, d = t->d, bytes = t->bytes;
   (void)lane;
   for (int64_t i = first; i < last; i++) {
@@ -135,9 +135,9 @@ static int take_rows(const embedding_rows_args *a, const moth_tensor *w, const m
                      moth_tensor *y) {
   shares s = {.padding = -1};
   const int64_t d = w->l.shape[1], n = list->l.numel;
-  const taking t = {.s = a->shared ? &s : NULL, .d = d, .bytes = d * moth_dtype_size[w->l.dtype],
-                    .at = (const int64_t *)(const void *)moth_at(list), .dtype = w->l.dtype,
-                    .from = moth_at(w), .to = moth_at(y)};
+  const row_copy t = {.s = a->shared ? &s : NULL, .d = d, .bytes = d * moth_dtype_size[w->l.dtype],
+                      .at = (const int64_t *)(const void *)moth_at(list), .dtype = w->l.dtype,
+                      .from = moth_at(w), .to = moth_at(y)};
   int status = MOTH_OK;
   if (a->shared)
     status = shares_new(&s, a->ctx, list, w->l.shape[0], a->padding_idx, a->scale_grad_by_freq);
@@ -357,8 +357,8 @@ static int embedding_compose(const embedding_args *a, moth_tensor **out) {
                                     .sparse = a->sparse};
   if (!moth_absent(a->max_norm)) {
     moth_layout y;
-    int status = embedding_rows_shape(&rows, &y); /* if the arguments are wrong, nothing is
-                                                  ** written */
+    /* if the arguments are wrong, nothing is written */
+    int status = embedding_rows_shape(&rows, &y);
     if (!status && a->weight->l.device) status = renorm_there(a);
     else if (!status)
       status = MOTH_CALL(a->ctx, NULL, embedding_renorm_, .weight = a->weight, .input = a->input,

@@ -116,13 +116,13 @@ static int linalg_cholesky_cpu(const linalg_cholesky_args *a, moth_tensor **out)
 /* A = L L' and S = L^-T phi(L' dL) L^-1, where phi keeps the lower triangle and halves its
 ** diagonal. dA is the symmetric part of S. */
 static int cholesky_back(moth_grad *g, const moth_tensor *a, bool upper, moth_tensor *dl) {
-  moth_tensor *l = upper ? TURNED(g->out[0]) : g->out[0];
-  if (upper) dl = TURNED(dl);
-  moth_tensor *turned = TURNED(l), *p = PRODUCT(turned, dl);
+  moth_tensor *l = upper ? TRANSPOSED(g->out[0]) : g->out[0];
+  if (upper) dl = TRANSPOSED(dl);
+  moth_tensor *transposed = TRANSPOSED(l), *p = PRODUCT(transposed, dl);
   moth_tensor *s = PLUS(LOWER(p, 0), LOWER(p, -1));
-  s = SOLVED(turned, s, true, true);
+  s = SOLVED(transposed, s, true, true);
   s = SOLVED(l, s, false, false);
-  return moth_flow(g, a, TIMES(PLUS(s, TURNED(s)), NUMBER(0.25)));
+  return moth_flow(g, a, TIMES(PLUS(s, TRANSPOSED(s)), NUMBER(0.25)));
 }
 
 static int linalg_cholesky_grad(const linalg_cholesky_args *a, moth_grad *g) {
@@ -234,11 +234,12 @@ static int linalg_qr_cpu(const linalg_qr_args *a, moth_tensor **out) {
 ** R^-T, where M is the lower triangle of R dR' - dQ' Q made symmetric. NULL means zero. */
 static moth_tensor *qr_back(moth_grad *g, moth_tensor *q, moth_tensor *r, moth_tensor *dq,
                             moth_tensor *dr) {
-  moth_tensor *m = dr ? PRODUCT(r, TURNED(dr)) : NULL, *p = dq ? PRODUCT(TURNED(dq), q) : NULL;
+  moth_tensor *m = dr ? PRODUCT(r, TRANSPOSED(dr)) : NULL;
+  moth_tensor *p = dq ? PRODUCT(TRANSPOSED(dq), q) : NULL;
   m = !p ? m : m ? MINUS(m, p) : NEGATED(p);
-  m = PRODUCT(q, PLUS(LOWER(m, 0), TURNED(LOWER(m, -1))));
+  m = PRODUCT(q, PLUS(LOWER(m, 0), TRANSPOSED(LOWER(m, -1))));
   if (dq) m = PLUS(dq, m);
-  return SOLVED(TURNED(r), m, false, false);
+  return SOLVED(TRANSPOSED(r), m, false, false);
 }
 
 /* A matrix with more columns than rows is A = (X, Y) = Q (U, V). The gradient of V gives that of Y
@@ -250,7 +251,7 @@ static int qr_wide_grad(const linalg_qr_args *a, moth_grad *g, moth_tensor *dq, 
   ((p) ? GRAD(g, narrow, .input = p, .dim = -1, .start = from, .length = count) : NULL)
   moth_tensor *q = g->out[0], *r = g->out[1], *dv = COLUMNS(dr, m, rest);
   if (dv) {
-    moth_tensor *more = PRODUCT(COLUMNS(a->A, m, rest), TURNED(dv));
+    moth_tensor *more = PRODUCT(COLUMNS(a->A, m, rest), TRANSPOSED(dv));
     dq = dq ? PLUS(dq, more) : more;
   }
   moth_tensor *dx = qr_back(g, q, COLUMNS(r, 0, m), dq, COLUMNS(dr, 0, m));
@@ -351,13 +352,13 @@ static int linalg_eigvalsh_cpu(const linalg_eigvalsh_args *a, moth_tensor **out)
   return eigh_cpu(&same, out, out[1] != NULL);
 }
 
-moth_tensor *moth_turning(moth_grad *g, moth_tensor *p, moth_tensor *values) {
+moth_tensor *moth_rotation(moth_grad *g, moth_tensor *p, moth_tensor *values) {
   if (g->status) return NULL;
   moth_tensor *e = MINUS(GRAD(g, unsqueeze, .input = values, .dim = -2),
                          GRAD(g, unsqueeze, .input = values, .dim = -1));
   moth_tensor *one = GRAD(g, eye, .n = values->l.shape[values->l.ndim - 1], .m = MOTH_NO_INT,
                           .dtype = values->l.dtype, .device = moth_device_of(values));
-  moth_tensor *y = OVER(MINUS(p, TURNED(p)), PLUS(e, one));
+  moth_tensor *y = OVER(MINUS(p, TRANSPOSED(p)), PLUS(e, one));
   return PLUS(LOWER(y, -1), UPPER(y, 1));
 }
 
@@ -367,10 +368,10 @@ static int linalg_eigh_grad(const linalg_eigh_args *a, moth_grad *g) {
   moth_tensor *inside = dl ? GRAD(g, diag_embed, .input = dl, .dim1 = -2, .dim2 = -1) : NULL;
   if (!dl && !dv) return g->status;
   if (dv) {
-    moth_tensor *off = TIMES(moth_turning(g, PRODUCT(TURNED(v), dv), l), NUMBER(0.5));
+    moth_tensor *off = TIMES(moth_rotation(g, PRODUCT(TRANSPOSED(v), dv), l), NUMBER(0.5));
     inside = inside ? PLUS(inside, off) : off;
   }
-  return moth_flow(g, a->A, PRODUCT(v, PRODUCT(inside, TURNED(v))));
+  return moth_flow(g, a->A, PRODUCT(v, PRODUCT(inside, TRANSPOSED(v))));
 }
 
 MOTH_LAPACK_OP(linalg_eigh, LINALG_EIGH, .saves = "eigenvalues eigenvectors",
@@ -392,7 +393,7 @@ static int linalg_eigvalsh_grad(const linalg_eigvalsh_args *a, moth_grad *g) {
   }
   moth_tensor *spread = GRAD(g, mul, .input = v, .other = GRAD(g, unsqueeze, .input = g->dy,
                                                                .dim = -2));
-  return moth_flow(g, a->A, PRODUCT(spread, TURNED(v)));
+  return moth_flow(g, a->A, PRODUCT(spread, TRANSPOSED(v)));
 }
 
 MOTH_LAPACK_OP(linalg_eigvalsh, LINALG_EIGH, .saves = "A vectors",
@@ -458,10 +459,10 @@ static int linalg_lu_factor_cpu(const linalg_lu_factor_args *a, moth_tensor **ou
 
 #define PART(p, at, from, n) GRAD(g, narrow, .input = p, .dim = at, .start = from, .length = n)
 
-/* m := L^-T m, with L the unit triangle of the square part of LU. `turned` is the transpose of
+/* m := L^-T m, with L the unit triangle of the square part of LU. `transposed` is the transpose of
 ** L. */
-static moth_tensor *behind_lower(moth_grad *g, moth_tensor *turned, moth_tensor *m) {
-  return GRAD(g, linalg_solve_triangular, .A = turned, .B = m, .upper = true, .left = true,
+static moth_tensor *lower_solved(moth_grad *g, moth_tensor *transposed, moth_tensor *m) {
+  return GRAD(g, linalg_solve_triangular, .A = transposed, .B = m, .upper = true, .left = true,
               .unitriangular = true);
 }
 
@@ -478,15 +479,15 @@ static moth_tensor *lu_back(moth_grad *g, moth_tensor *lu, moth_tensor *dlu) {
     square = PART(lu, dim, 0, k), dsquare = PART(dlu, dim, 0, k);
     rest = PART(lu, dim, k, m + n - 2 * k), drest = PART(dlu, dim, k, m + n - 2 * k);
   }
-  moth_tensor *turned = TURNED(square), *strict = LOWER(square, -1);
-  moth_tensor *p = PRODUCT(TURNED(strict), LOWER(dsquare, -1)); /* without the unit diagonal */
+  moth_tensor *transposed = TRANSPOSED(square), *strict = LOWER(square, -1);
+  moth_tensor *p = PRODUCT(TRANSPOSED(strict), LOWER(dsquare, -1)); /* without the unit diagonal */
   p = LOWER(PLUS(p, LOWER(dsquare, -1)), -1);
-  moth_tensor *x = PLUS(p, UPPER(PRODUCT(UPPER(dsquare, 0), TURNED(UPPER(square, 0))), 0));
-  if (m < n) x = MINUS(x, LOWER(PRODUCT(drest, TURNED(rest)), -1));
-  if (m > n) x = MINUS(x, UPPER(PRODUCT(TURNED(rest), drest), 0));
-  x = SOLVED(turned, behind_lower(g, turned, x), false, false);
+  moth_tensor *x = PLUS(p, UPPER(PRODUCT(UPPER(dsquare, 0), TRANSPOSED(UPPER(square, 0))), 0));
+  if (m < n) x = MINUS(x, LOWER(PRODUCT(drest, TRANSPOSED(rest)), -1));
+  if (m > n) x = MINUS(x, UPPER(PRODUCT(TRANSPOSED(rest), drest), 0));
+  x = SOLVED(transposed, lower_solved(g, transposed, x), false, false);
   if (m == n) return x;
-  drest = m < n ? behind_lower(g, turned, drest) : SOLVED(turned, drest, false, false);
+  drest = m < n ? lower_solved(g, transposed, drest) : SOLVED(transposed, drest, false, false);
   moth_tensor *both[2] = {x, drest};
   return x && drest ? GRAD(g, cat, .tensors = {both, 2}, .dim = dim) : NULL;
 }

@@ -38,6 +38,6 @@ MOTH_ARGS(linalg_lu_order, LINALG_LU_ORDER)
 
 /* In a gradient: returns (p - p') / E, where E(i, j) = values(j) - values(i), with a zero diagonal.
 ** It is the rotation of singular vectors or eigenvectors when the matrix changes. */
-moth_tensor *moth_turning(moth_grad *g, moth_tensor *p, moth_tensor *values);
+moth_tensor *moth_rotation(moth_grad *g, moth_tensor *p, moth_tensor *values);
 
 #endif

@@ -28,8 +28,8 @@ typedef struct fused_step {
 typedef struct fused_plan {
   int nin, nres, nsteps, nvalues;
   int dtype[VALUES];
-  int room[VALUES]; /* buffer of an intermediate value, until its last read */
-  double cost;      /* time per element in ns */
+  int buffer[VALUES]; /* buffer of an intermediate value, until its last read */
+  double cost;        /* time per element in ns */
   fused_step step[FUSED_STEPS];
 } fused_plan;
 
@@ -66,8 +66,8 @@ static bool suits(const fused_plan *plan, const fused_step *s, int dtype) {
   if (!moth_loop_of(s->loops, dtype) || s->call.noperands != s->loops->noperands) return false;
   for (int k = 0; k < s->call.noperands; k++) {
     const int of = plan->dtype[s->value[k]];
-    const bool truth = (k == 0 && s->loops->asks) || (k == 1 && s->loops == moth_where);
-    if (truth ? of != MOTH_BOOL : moth_compute_dtype(of) != real) return false;
+    const bool is_bool = (k == 0 && s->loops->asks) || (k == 1 && s->loops == moth_where);
+    if (is_bool ? of != MOTH_BOOL : moth_compute_dtype(of) != real) return false;
   }
   return true;
 }
@@ -114,12 +114,12 @@ static int read_step(const fused_args *a, const int64_t *words, uint64_t *given,
 
 /* Assigns a buffer to each intermediate value. A buffer is free again after the last read of its
 ** value. */
-static int give_rooms(const fused_args *a, fused_plan *plan) {
+static int assign_buffers(const fused_args *a, fused_plan *plan) {
   const int first = plan->nin + plan->nres;
   int last[VALUES] = {0};
   uint32_t taken = 0;
   if (plan->nvalues - first <= FUSED_ROOMS) { /* one buffer for each value */
-    for (int v = first; v < plan->nvalues; v++) plan->room[v] = v - first;
+    for (int v = first; v < plan->nvalues; v++) plan->buffer[v] = v - first;
     return MOTH_OK;
   }
   for (int i = 0; i < plan->nsteps; i++)
@@ -128,14 +128,15 @@ static int give_rooms(const fused_args *a, fused_plan *plan) {
     const fused_step *s = &plan->step[i];
     const int y = s->value[0];
     if (y >= first) {
-      const int room = __builtin_ctz(~taken);
-      if (room >= FUSED_ROOMS)
+      const int buffer = __builtin_ctz(~taken);
+      if (buffer >= FUSED_ROOMS)
         return wrong(a, "steps", "at most 16 intermediate values can be live at once");
-      taken |= 1u << room;
-      plan->room[y] = room;
+      taken |= 1u << buffer;
+      plan->buffer[y] = buffer;
     }
     for (int k = 0; k < s->call.noperands; k++)
-      if (s->value[k] >= first && last[s->value[k]] == i) taken &= ~(1u << plan->room[s->value[k]]);
+      if (s->value[k] >= first && last[s->value[k]] == i)
+        taken &= ~(1u << plan->buffer[s->value[k]]);
   }
   return MOTH_OK;
 }
@@ -154,7 +155,7 @@ static int read_program(const fused_args *a, fused_plan *plan) {
     status = read_step(a, a->steps.at + plan->nsteps * FUSED_WORDS, &given, plan);
   for (int i = 0; !status && i < plan->nres; i++)
     if (!(given >> (plan->nin + i) & 1u)) status = wrong(a, "steps", "a result is not computed");
-  return status ? status : give_rooms(a, plan);
+  return status ? status : assign_buffers(a, plan);
 }
 
 /* -- the op -- */
@@ -178,7 +179,7 @@ static int fused_shape(const fused_args *a, moth_layout *y) {
 
 /* Runs the program on one block. `at` and `step` are for the results, then for the inputs. */
 static void run_block(const fused_plan *plan, int64_t n, char *const *at, const int64_t *step,
-                      double (*room)[BLOCK]) {
+                      double (*buffer)[BLOCK]) {
   for (int i = 0; i < plan->nsteps; i++) {
     const fused_step *s = &plan->step[i];
     char *own[FUSED_VALUES];
@@ -186,7 +187,7 @@ static void run_block(const fused_plan *plan, int64_t n, char *const *at, const 
     for (int k = 0; k < s->call.noperands; k++) {
       const int v = s->value[k], between = v - plan->nin - plan->nres;
       const int outside = v < plan->nin ? plan->nres + v : v - plan->nin;
-      own[k] = between < 0 ? at[outside] : (char *)room[plan->room[v]];
+      own[k] = between < 0 ? at[outside] : (char *)buffer[plan->buffer[v]];
       width[k] = between < 0 ? step[outside] : moth_dtype_size[plan->dtype[v]];
     }
     if (s->as_is) s->call.inner(n, own, width, NULL);
@@ -199,11 +200,11 @@ static void run_block(const fused_plan *plan, int64_t n, char *const *at, const 
 static void run_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const fused_plan *plan = arg;
   const int operands = plan->nres + plan->nin;
-  double room[FUSED_ROOMS][BLOCK];
+  double buffer[FUSED_ROOMS][BLOCK];
   char *now[FUSED_RESULTS + FUSED_INPUTS];
   for (int k = 0; k < operands; k++) now[k] = at[k];
   for (int64_t i = 0; i < n; i += BLOCK) {
-    run_block(plan, n - i < BLOCK ? n - i : BLOCK, now, step, room);
+    run_block(plan, n - i < BLOCK ? n - i : BLOCK, now, step, buffer);
     for (int k = 0; k < operands; k++) now[k] += BLOCK * step[k];
   }
 }

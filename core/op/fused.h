@@ -20,8 +20,8 @@ enum {
   FUSED_WORDS = 3 + FUSED_VALUES,
   FUSED_STEPS = 48,
   FUSED_BETWEEN = 48, /* limit of intermediate values */
-  FUSED_ROOMS = 16,   /* limit of live intermediate values: they are in the L1 cache or in
-                      ** registers */
+  /* limit of live intermediate values: they are in the L1 cache or in registers */
+  FUSED_ROOMS = 16,
   FUSED_INPUTS = 8,
   FUSED_RESULTS = MOTH_MAX_OUTPUTS
 };

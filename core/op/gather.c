@@ -50,28 +50,28 @@ static int move_slices(int mode, moth_tensor *base, int32_t dim, const moth_tens
                        const moth_tensor *values) {
   moth_ctx *ctx = base->ctx;
   int64_t size = moth_dtype_size[base->l.dtype], n = list->l.numel, bytes = (n ? n : 1) * 8;
-  moth_gather_plan pick = {.before = dim, .count = n};
+  moth_gather_plan plan = {.before = dim, .count = n};
   int64_t step = size;
   for (int32_t d = base->l.ndim - 1; d >= 0; d--) {
     if (d == dim) {
-      pick.step = step;
+      plan.step = step;
       step *= n;
       continue;
     }
     int32_t at = d < dim ? d : d - 1;
-    pick.size[at] = base->l.shape[d];
-    pick.base_step[at] = base->l.stride[d] * size;
-    pick.value_step[at] = step;
-    step *= pick.size[at];
-    pick.nwhole++;
+    plan.size[at] = base->l.shape[d];
+    plan.base_step[at] = base->l.stride[d] * size;
+    plan.value_step[at] = step;
+    step *= plan.size[at];
+    plan.nwhole++;
   }
   int64_t *offset = moth_alloc(ctx, bytes);
   if (!offset) return ctx->error.code;
   const int64_t *at = (const int64_t *)(const void *)moth_at(list);
   for (int64_t i = 0; i < n; i++)
     offset[i] = (at[i] - list->l.index_base) * base->l.stride[dim] * size;
-  pick.offset = offset;
-  int status = moth_gather_run(ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
+  plan.offset = offset;
+  int status = moth_gather_run(ctx, &plan, mode, base->l.dtype, moth_at(base), moth_at(values));
   moth_dealloc(ctx, offset, bytes);
   return status;
 }
@@ -118,8 +118,8 @@ MOTH_OP(index_select, INDEX_SELECT, .dtypes = MOTH_ANY, .saves = "index:input",
                     "moth.randn(3, 4), -1, {1, 4}")
 
 static int check_alpha(const index_add_args *a, int dtype) {
-  uint8_t truth = a->alpha.as.integer != 0;
-  const void *value = a->alpha.type == 2 ? (const void *)&truth : (const void *)&a->alpha.as;
+  uint8_t as_bool = a->alpha.as.integer != 0;
+  const void *value = a->alpha.type == 2 ? (const void *)&as_bool : (const void *)&a->alpha.as;
   int from = a->alpha.type == 0 ? MOTH_F64 : a->alpha.type == 1 ? MOTH_I64 : MOTH_BOOL;
   if (moth_value_fits(from, value, dtype)) return MOTH_OK;
   return moth_fail(a->ctx, MOTH_E_DTYPE, "alpha", "the factor does not fit %s",
@@ -148,15 +148,15 @@ static moth_tensor *scaled(const moth_tensor *x, moth_scalar by, int dtype) {
   if (is_one(by) && x->l.dtype == dtype) return moth_packed(x);
   if (is_one(by)) return moth_cast(x, dtype);
   moth_layout l = x->l;
-  bool whole = !moth_is_float(dtype);
-  l.dtype = whole ? MOTH_I64 : MOTH_F64;
+  bool integers = !moth_is_float(dtype);
+  l.dtype = integers ? MOTH_I64 : MOTH_F64;
   moth_tensor *work = moth_tensor_new(x->ctx, &l), *y = NULL;
   if (work && !moth_copy_into(work, x)) {
     double number = by.type == 0 ? by.as.number : (double)by.as.integer;
     int64_t integer = by.type == 0 ? (int64_t)by.as.number : by.as.integer;
     moth_slot *at = (moth_slot *)(void *)moth_at(work);
     for (int64_t i = 0; i < l.numel; i++) {
-      if (whole) at[i].integer = (int64_t)((uint64_t)at[i].integer * (uint64_t)integer);
+      if (integers) at[i].integer = (int64_t)((uint64_t)at[i].integer * (uint64_t)integer);
       else at[i].number *= number;
     }
     y = moth_cast(work, dtype);

@@ -17,7 +17,7 @@
 #define PLUS(p, q) GRAD(g, add, .input = p, .other = q, .alpha = {.as.number = 1})
 #define MINUS(p, q) GRAD(g, sub, .input = p, .other = q, .alpha = {.as.number = 1})
 #define PRODUCT(p, q) GRAD(g, matmul, .input = p, .other = q)
-#define TURNED(p) GRAD(g, transpose, .input = p, .dim0 = -2, .dim1 = -1)
+#define TRANSPOSED(p) GRAD(g, transpose, .input = p, .dim0 = -2, .dim1 = -1)
 #define OF(op, x) GRAD(g, op, .input = x)
 #define NEGATED(p) OF(neg, p)
 #define CHOOSE(mask, p, q) GRAD(g, where, .condition = mask, .input = p, .other = q)

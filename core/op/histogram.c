@@ -140,14 +140,14 @@ static int bincount_shape(const bincount_args *a, moth_layout *y) {
 #define ADD_UP(type, one)                                        \
   for (int64_t i = first; i < last; i++) {                       \
     const int64_t at = list[i];                                  \
-    if (at >= 0 && at < room) ((type *)counts)[at] += one;       \
+    if (at >= 0 && at < capacity) ((type *)counts)[at] += one;   \
   }
 
 /* Another thread may have changed the input since the result's size was computed: values out of
 ** range are skipped. */
 static void count(const int64_t *list, int64_t first, int64_t last, const moth_tensor *w,
                   moth_tensor *y) {
-  const int64_t room = y->l.numel;
+  const int64_t capacity = y->l.numel;
   void *counts = moth_at(y);
   if (!w) ADD_UP(int64_t, 1)
   else if (y->l.dtype == MOTH_F32) ADD_UP(float, ((const float *)(const void *)moth_at(w))[i])

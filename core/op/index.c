@@ -30,8 +30,8 @@ typedef struct selector { /* an index tensor, or one mask */
 typedef struct plan {
   selector at[MOTH_MAX_DIMS];
   int32_t n;
-  moth_layout picks;  /* broadcast shape of the index tensors */
-  int32_t whole[MOTH_MAX_DIMS], nwhole, before;
+  moth_layout index_shape; /* broadcast shape of the index tensors */
+  int32_t kept[MOTH_MAX_DIMS], nkept, before;
 } plan;
 
 static void count_run(int64_t n, char *const *at, const int64_t *step, const void *arg) {
@@ -70,12 +70,12 @@ static int plan_add(plan *p, moth_tensor *x, int32_t dim, const moth_tensor *of,
     if (status) return status;
     shown.shape[0] = s.count;
   }
-  if (!moth_layout_broadcast(&p->picks, mask ? &shown : &x->l))
+  if (!moth_layout_broadcast(&p->index_shape, mask ? &shown : &x->l))
     return moth_fail(ctx, MOTH_E_SHAPE, "indices",
                      "the index tensors cannot be broadcast together: %s with the shape of the "
                      "earlier ones, %s",
                      mask ? moth_str_shape(ctx, 1, shown.shape) : moth_str(x),
-                     moth_str_shape(ctx, p->picks.ndim, p->picks.shape));
+                     moth_str_shape(ctx, p->index_shape.ndim, p->index_shape.shape));
   moth_tensor_retain(x);
   p->at[p->n++] = s;
   return MOTH_OK;
@@ -112,14 +112,14 @@ static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_te
     }
   }
   for (int32_t d = 0; d < ndim; d++)
-    if (!replaced[d]) p->whole[p->nwhole++] = d;
-  bool neighbours = last - first + 1 == ndim - p->nwhole;
+    if (!replaced[d]) p->kept[p->nkept++] = d;
+  bool neighbours = last - first + 1 == ndim - p->nkept;
   p->before = neighbours ? (first < ndim ? first : 0) : 0;
-  if (p->picks.ndim + p->nwhole > MOTH_MAX_DIMS)
+  if (p->index_shape.ndim + p->nkept > MOTH_MAX_DIMS)
     return moth_fail(ctx, MOTH_E_SHAPE, "indices",
                      "the result would have %d dimensions, at most %d are possible",
-                     p->picks.ndim + p->nwhole, MOTH_MAX_DIMS);
-  return moth_layout_pack(&p->picks)
+                     p->index_shape.ndim + p->nkept, MOTH_MAX_DIMS);
+  return moth_layout_pack(&p->index_shape)
              ? MOTH_OK
              : moth_fail(ctx, MOTH_E_SHAPE, "indices", "the result has too many elements");
 }
@@ -127,9 +127,9 @@ static int plan_make(plan *p, moth_ctx *ctx, moth_tensors indices, const moth_te
 /* y := the shape of the elements that the plan selects from a tensor of this shape. */
 static void plan_shape(const plan *p, const int64_t *shape, moth_layout *y) {
   int32_t n = 0;
-  for (int32_t d = 0; d < p->before; d++) y->shape[n++] = shape[p->whole[d]];
-  for (int32_t d = 0; d < p->picks.ndim; d++) y->shape[n++] = p->picks.shape[d];
-  for (int32_t d = p->before; d < p->nwhole; d++) y->shape[n++] = shape[p->whole[d]];
+  for (int32_t d = 0; d < p->before; d++) y->shape[n++] = shape[p->kept[d]];
+  for (int32_t d = 0; d < p->index_shape.ndim; d++) y->shape[n++] = p->index_shape.shape[d];
+  for (int32_t d = p->before; d < p->nkept; d++) y->shape[n++] = shape[p->kept[d]];
   y->ndim = n;
 }
 
@@ -178,7 +178,7 @@ static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
                        const moth_layout *base, bool first, int64_t *offset) {
   moth_ctx *ctx = s->tensor->ctx;
   bool mask = s->tensor->l.dtype == MOTH_BOOL;
-  moth_layout l = p->picks;
+  moth_layout l = p->index_shape;
   l.dtype = MOTH_I64;
   moth_tensor *own = mask ? mask_offsets(s, base) : moth_tensor_retain(s->tensor), *all = own;
   if (own && !moth_shape_same(&own->l, &l)) {
@@ -212,28 +212,28 @@ static int add_offsets(const plan *p, const selector *s, const moth_tensor *of,
 static int plan_run(const plan *p, int mode, const moth_tensor *of, moth_tensor *base,
                     const int64_t *offset, const moth_tensor *values) {
   int64_t size = moth_dtype_size[base->l.dtype], unit = values->l.numel == 1 ? 0 : size;
-  moth_gather_plan pick = {.nwhole = p->nwhole, .before = p->before, .count = p->picks.numel,
+  moth_gather_plan job = {.nwhole = p->nkept, .before = p->before, .count = p->index_shape.numel,
                     .offset = offset};
   int64_t step = unit;
-  for (int32_t d = p->nwhole - 1; d >= 0; d--) {
+  for (int32_t d = p->nkept - 1; d >= 0; d--) {
     if (d + 1 == p->before) {
-      pick.step = step;
-      step *= p->picks.numel;
+      job.step = step;
+      step *= p->index_shape.numel;
     }
-    pick.size[d] = base->l.shape[p->whole[d]];
-    pick.base_step[d] = base->l.stride[p->whole[d]] * size;
-    pick.value_step[d] = step;
-    step *= pick.size[d];
+    job.size[d] = base->l.shape[p->kept[d]];
+    job.base_step[d] = base->l.stride[p->kept[d]] * size;
+    job.value_step[d] = step;
+    step *= job.size[d];
   }
-  if (p->before == 0) pick.step = step;
-  return moth_gather_run(of->ctx, &pick, mode, base->l.dtype, moth_at(base), moth_at(values));
+  if (p->before == 0) job.step = step;
+  return moth_gather_run(of->ctx, &job, mode, base->l.dtype, moth_at(base), moth_at(values));
 }
 
 /* Computes the byte offsets of all selected elements in a base of this layout. The caller frees
 ** them with moth_dealloc. */
 static int plan_offsets(const plan *p, const moth_tensor *of, const moth_layout *base,
                         int64_t **offset) {
-  int64_t n = p->picks.numel, bytes = (n ? n : 1) * 8;
+  int64_t n = p->index_shape.numel, bytes = (n ? n : 1) * 8;
   *offset = moth_alloc(of->ctx, bytes);
   if (!*offset) return of->ctx->error.code;
   if (p->n == 0) memset(*offset, 0, (size_t)bytes);
@@ -247,13 +247,13 @@ static int plan_offsets(const plan *p, const moth_tensor *of, const moth_layout 
 }
 
 static void offsets_free(const plan *p, moth_ctx *ctx, int64_t *offset) {
-  if (offset) moth_dealloc(ctx, offset, (p->picks.numel ? p->picks.numel : 1) * 8);
+  if (offset) moth_dealloc(ctx, offset, (p->index_shape.numel ? p->index_shape.numel : 1) * 8);
 }
 
 /* Returns true if the plan is one mask over all of a packed tensor. */
 static bool plan_is_mask(const plan *p, const moth_layout *base) {
   moth_layout l = *base;
-  return p->n == 1 && p->nwhole == 0 && p->at[0].tensor->l.dtype == MOTH_BOOL &&
+  return p->n == 1 && p->nkept == 0 && p->at[0].tensor->l.dtype == MOTH_BOOL &&
          moth_layout_pack(&l) && moth_layout_same(&l, base);
 }
 
@@ -266,12 +266,12 @@ static int mask_run(const plan *p, int mode, moth_tensor *base, const moth_tenso
 /* Checks that values can be broadcast to the elements that the plan selects from a tensor of this
 ** shape. */
 static int plan_fits(const plan *p, const int64_t *shape, const moth_tensor *values) {
-  moth_layout picked = {.ndim = 0};
-  plan_shape(p, shape, &picked);
-  moth_layout wide = picked;
-  if (moth_layout_broadcast(&wide, &values->l) && moth_shape_same(&wide, &picked)) return MOTH_OK;
+  moth_layout wanted = {.ndim = 0};
+  plan_shape(p, shape, &wanted);
+  moth_layout wide = wanted;
+  if (moth_layout_broadcast(&wide, &values->l) && moth_shape_same(&wide, &wanted)) return MOTH_OK;
   return moth_fail(values->ctx, MOTH_E_SHAPE, "values", "%s cannot be broadcast to the indexed %s",
-                   moth_str(values), moth_str_shape(values->ctx, picked.ndim, picked.shape));
+                   moth_str(values), moth_str_shape(values->ctx, wanted.ndim, wanted.shape));
 }
 
 /* Returns values as dtype, broadcast to the shape that the plan selects unless it has one element.
@@ -335,8 +335,8 @@ static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_
   from = *all; /* tensors on the stack, with the smaller of both sizes */
   from.l.numel = 1;
   for (int32_t d = 0; d < l.ndim; d++) {
-    int64_t room = y->l.shape[d];
-    to.l.shape[d] = from.l.shape[d] = l.shape[d] < room ? l.shape[d] : room;
+    int64_t capacity = y->l.shape[d];
+    to.l.shape[d] = from.l.shape[d] = l.shape[d] < capacity ? l.shape[d] : capacity;
     from.l.numel *= to.l.shape[d];
   }
   to.l.numel = from.l.numel;
@@ -365,7 +365,7 @@ static int index_cpu(const index_args *a, moth_tensor **out) {
   moth_tensor *x = a->input;
   int64_t *offset = NULL;
   int status = plan_make(&p, a->ctx, a->indices, x, x->l.ndim, x->l.shape, true);
-  if (!status && p.picks.numel == out[0]->l.numel && plan_is_mask(&p, &x->l)) {
+  if (!status && p.index_shape.numel == out[0]->l.numel && plan_is_mask(&p, &x->l)) {
     status = mask_run(&p, MOTH_GATHER_GET, x, out[0]);
   } else {
     if (!status) status = plan_offsets(&p, x, &x->l, &offset);
@@ -440,15 +440,15 @@ MOTH_OP(index_put, INDEX_PUT, .dtypes = MOTH_ANY, .saves = "indices",
 
 static int index_sum_shape(const index_sum_args *a, moth_layout *y) {
   plan p;
-  moth_layout picked = {.ndim = 0};
+  moth_layout wanted = {.ndim = 0};
   int status = moth_shape_of(a->ctx, "size", a->size, y);
   if (status) return status;
   status = plan_make(&p, a->ctx, a->indices, a->input, y->ndim, y->shape, false);
-  if (!status) plan_shape(&p, y->shape, &picked);
+  if (!status) plan_shape(&p, y->shape, &wanted);
   plan_free(&p);
-  if (status || moth_shape_same(&picked, &a->input->l)) return status;
+  if (status || moth_shape_same(&wanted, &a->input->l)) return status;
   return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "%s is needed, got %s",
-                   moth_str_shape(a->ctx, picked.ndim, picked.shape), moth_str(a->input));
+                   moth_str_shape(a->ctx, wanted.ndim, wanted.shape), moth_str(a->input));
 }
 
 static int index_sum_cpu(const index_sum_args *a, moth_tensor **out) {
@@ -527,21 +527,21 @@ static int nonzero_shape(const nonzero_args *a, moth_layout *y) {
 static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
   moth_tensor *mask = moth_cast(a->input, MOTH_BOOL);
   if (!mask) return a->ctx->error.code;
-  const char *truth = moth_at(mask);
+  const char *at_mask = moth_at(mask);
   int32_t ndim = mask->l.ndim;
   int64_t *to = (int64_t *)(void *)moth_at(out[0]), at[MOTH_MAX_DIMS] = {0};
-  int64_t room = out[0]->l.shape[0];
+  int64_t capacity = out[0]->l.shape[0];
   const int64_t width = ndim ? mask->l.shape[ndim - 1] : 1;
-  for (int64_t i = 0; i < mask->l.numel && room; i += width) {
-    for (int64_t k = 0; k < width && room; k++) { /* no branch depends on the mask */
+  for (int64_t i = 0; i < mask->l.numel && capacity; i += width) {
+    for (int64_t k = 0; k < width && capacity; k++) { /* no branch depends on the mask */
       for (int32_t d = 0; d < ndim - 1; d++) to[d] = at[d];
       if (ndim) to[ndim - 1] = k;
-      to += truth[i + k] ? ndim : 0;
-      room -= truth[i + k] != 0;
+      to += at_mask[i + k] ? ndim : 0;
+      capacity -= at_mask[i + k] != 0;
     }
     for (int32_t d = ndim - 2; d >= 0 && ++at[d] == mask->l.shape[d]; d--) at[d] = 0;
   }
-  for (room *= ndim; room; room--) *to++ = 0;
+  for (capacity *= ndim; capacity; capacity--) *to++ = 0;
   moth_tensor_release(mask);
   return MOTH_OK;
 }

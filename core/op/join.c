@@ -71,16 +71,16 @@ static void join_rows(int64_t first, int64_t last, int lane, const void *arg) {
 }
 
 static int join_in_rows(moth_tensor *y, moth_tensors tensors, int32_t dim) {
-  int64_t rows = 1, room = tensors.n * (int64_t)sizeof(int64_t);
+  int64_t rows = 1, list_bytes = tensors.n * (int64_t)sizeof(int64_t);
   for (int32_t d = 0; d < dim; d++) rows *= y->l.shape[d];
-  joining j = {.tensors = tensors, .y = moth_at(y), .bytes = moth_alloc(y->ctx, room)};
+  joining j = {.tensors = tensors, .y = moth_at(y), .bytes = moth_alloc(y->ctx, list_bytes)};
   if (!j.bytes) return y->ctx->error.code;
   for (int64_t i = 0; i < tensors.n; i++) {
     j.bytes[i] = tensors.at[i]->l.numel / rows * moth_dtype_size[y->l.dtype];
     j.row += j.bytes[i];
   }
   int status = moth_parallel(y->ctx, rows, 1, 0.1 * (double)j.row, join_rows, &j);
-  moth_dealloc(y->ctx, j.bytes, room);
+  moth_dealloc(y->ctx, j.bytes, list_bytes);
   return status;
 }
 

@@ -37,7 +37,7 @@ static int64_t batch_step(const moth_tensor *x, int d, int n) {
 
 /* If the right operand has no batch dims, batch dims of the left operand that continue its rows in
 ** memory become rows: (B, T, K) x (K, N) is one product. Returns the number of batch dims left. */
-static int fold_rows(batches *a, const batches *b, int n) {
+static int join_rows(batches *a, const batches *b, int n) {
   while (n > 0 && leading(b->x) == 0) {
     int64_t size = a->x->l.shape[n - 1], step = a->x->l.stride[n - 1];
     if (size != 1 && a->rows != 1 && step != a->rs * a->rows) break;
@@ -52,7 +52,7 @@ static int fold_rows(batches *a, const batches *b, int n) {
 static int product(moth_ctx *ctx, const moth_tensor *a, const moth_tensor *b, moth_tensor *c,
                    int32_t nbatch, const int64_t *shape) {
   batches p = batches_of(a, true), q = batches_of(b, false);
-  moth_batch batch = {.ndim = fold_rows(&p, &q, nbatch)};
+  moth_batch batch = {.ndim = join_rows(&p, &q, nbatch)};
   for (int d = 0; d < batch.ndim; d++) {
     batch.shape[d] = shape[d];
     batch.step_a[d] = batch_step(a, d, nbatch);
@@ -158,10 +158,10 @@ static int matmul_grad(const matmul_args *a, moth_grad *g) {
     /* one matrix for all batches: its gradient is a sum */
     bool sum = a->other->l.ndim == 2 && a->input->l.ndim > 2;
     if (sum || a->other->l.ndim == 2) moth_flow_outer(g, a->other, a->input, g->dy);
-    else moth_flow(g, a->other, PRODUCT(TURNED(a->input), g->dy));
+    else moth_flow(g, a->other, PRODUCT(TRANSPOSED(a->input), g->dy));
   }
   moth_spent(g, a->input);
-  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, TURNED(a->other)));
+  if (moth_wants(g, a->input)) moth_flow(g, a->input, PRODUCT(g->dy, TRANSPOSED(a->other)));
   return g->status;
 }
 

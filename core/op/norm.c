@@ -100,9 +100,9 @@ static int row_norm_back_shape(const row_norm_back_args *a, moth_layout *y) {
   if (a->groups < 1 || a->channels < 0 || moth_mul_overflow(a->groups, a->channels, &weights))
     return moth_fail(a->ctx, MOTH_E_ARG, "groups", "%lld groups of %lld channels are not possible",
                      (long long)a->groups, (long long)a->channels);
-  bool whole = n == 0 || (rows > 0 && a->channels > 0 && n % rows == 0 &&
-                          n / rows % a->channels == 0 && rows % a->groups == 0);
-  if (!whole || (a->mean && a->mean->l.numel != rows) ||
+  bool fits = n == 0 || (rows > 0 && a->channels > 0 && n % rows == 0 &&
+                         n / rows % a->channels == 0 && rows % a->groups == 0);
+  if (!fits || (a->mean && a->mean->l.numel != rows) ||
       (a->weight && a->weight->l.numel != weights))
     return moth_fail(a->ctx, MOTH_E_SHAPE, "rstd", "%s does not match %s", moth_str(a->rstd),
                      moth_str(a->input));

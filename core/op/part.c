@@ -63,13 +63,13 @@ static moth_tensor *laid(moth_grad *g, const moth_layout *base, const moth_layou
 ** x was permuted from gets a packed gradient. `order` lists the dimensions, outermost first. */
 static moth_layout without_gaps(const moth_grad *g, const moth_tensor *input,
                                 int64_t order[MOTH_MAX_DIMS]) {
-  const bool turns = moth_flow_unseen(g, input);
+  const bool may_reorder = moth_flow_unseen(g, input);
   const moth_layout *x = &input->l;
   moth_layout y = *x;
   int64_t step = 1;
   for (int32_t d = 0; d < x->ndim; d++) {
     int32_t at = d;
-    for (; turns && at > 0 && x->stride[order[at - 1]] < x->stride[d]; at--)
+    for (; may_reorder && at > 0 && x->stride[order[at - 1]] < x->stride[d]; at--)
       order[at] = order[at - 1];
     order[at] = d;
   }
@@ -85,7 +85,7 @@ static moth_layout without_gaps(const moth_grad *g, const moth_tensor *input,
 /* Adds the gradient of a view of `base`, the dense layout of the input. */
 static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base,
                  const moth_layout *v, const int64_t order[MOTH_MAX_DIMS]) {
-  bool done, turned = false;
+  bool done, reordered = false;
   const int status = moth_flow_part(g, input, base, v, &done);
   if (status || done) return status;
   moth_layout packed = *base;
@@ -94,13 +94,13 @@ static int embed(moth_grad *g, const moth_tensor *input, const moth_layout *base
     packed.shape[d] = base->shape[order[d]];
     packed.stride[d] = base->stride[order[d]];
     back[order[d]] = d;
-    turned |= order[d] != d;
+    reordered |= order[d] != d;
   }
   moth_tensor *dx = laid(g, &packed, v);
-  if (dx && turned && !g->ctx->grad_mode) /* a tensor, not a view: other gradients can be added to
-                                          ** it in place */
+  /* a tensor, not a view: other gradients can be added to it in place */
+  if (dx && reordered && !g->ctx->grad_mode)
     dx = moth_grad_own(g, moth_tensor_like(g->ctx, base, dx->storage));
-  else if (turned)
+  else if (reordered)
     dx = GRAD(g, permute, .input = dx, .dims = {back, base->ndim});
   return moth_flow(g, input, dx);
 }
@@ -156,7 +156,7 @@ static int select_view(const select_args *a, moth_layout *y) {
                      " of %s, which has size %lld",
                      (long long)a->index, (long long)dim, moth_str(a->input), (long long)size);
   advance(y, index, y->stride[dim]);
-  moth_make_room(y, dim + 1, -1);
+  moth_shift_dims(y, dim + 1, -1);
   return MOTH_OK;
 }
 
@@ -186,8 +186,8 @@ static int slice_view(const slice_args *a, moth_layout *y) {
   int64_t length = a->stop - a->start;
   advance(y, a->start, y->stride[dim]);
   y->shape[dim] = length ? (length - 1) / a->step + 1 : 0;
-  if (y->shape[dim] < 2) return MOTH_OK; /* with one element the stride is not used, and the product
-                                         ** may overflow */
+  /* with one element the stride is not used, and the product may overflow */
+  if (y->shape[dim] < 2) return MOTH_OK;
   if (moth_mul_overflow(y->stride[dim], a->step, &y->stride[dim])) y->stride[dim] = 1; /* empty */
   return MOTH_OK;
 }
@@ -219,8 +219,8 @@ static int diagonal_view(const diagonal_args *a, moth_layout *y) {
   if (length < 0) length = 0;
   if (length > 0 && a->offset >= 0) advance(y, a->offset, y->stride[q]);
   else if (length > 0) advance(y, -a->offset, y->stride[p]);
-  moth_make_room(y, (p > q ? p : q) + 1, -1);
-  moth_make_room(y, (p > q ? q : p) + 1, -1);
+  moth_shift_dims(y, (p > q ? p : q) + 1, -1);
+  moth_shift_dims(y, (p > q ? q : p) + 1, -1);
   y->shape[y->ndim] = length;
   y->stride[y->ndim++] = step;
   return MOTH_OK;
@@ -278,7 +278,7 @@ MOTH_OP_VIEWS(unfold_dim, UNFOLD_DIM, .dtypes = MOTH_ANY, .flags = MOTH_OP_HIDDE
 static int as_strided_view(const as_strided_args *a, moth_layout *y) {
   moth_ctx *ctx = a->ctx;
   int64_t offset = a->storage_offset == MOTH_NO_INT ? y->offset : a->storage_offset;
-  int64_t room = a->input->storage->nbytes / moth_dtype_size[y->dtype], last = offset;
+  int64_t capacity = a->input->storage->nbytes / moth_dtype_size[y->dtype], last = offset;
   if (a->stride.n != a->size.n)
     return moth_fail(ctx, MOTH_E_ARG, "stride", "%s needs one stride for each size of %s",
                      moth_str_ints(ctx, a->stride.n, a->stride.at),
@@ -300,13 +300,13 @@ static int as_strided_view(const as_strided_args *a, moth_layout *y) {
     beyond |= moth_add_overflow(last, reach, &last);
   }
   y->offset = offset;
-  if (beyond || last > room || (last == room && y->numel))
+  if (beyond || last > capacity || (last == capacity && y->numel))
     return moth_fail(ctx, MOTH_E_SHAPE, "size",
                      "sizes %s with strides %s from %lld on need more than the %lld elements of "
                      "the storage",
                      moth_str_ints(ctx, a->size.n, a->size.at),
                      moth_str_ints(ctx, a->stride.n, a->stride.at), (long long)offset,
-                     (long long)room);
+                     (long long)capacity);
   return MOTH_OK;
 }
 

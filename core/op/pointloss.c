@@ -49,13 +49,13 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
 }
 
 /* The gradient for the input: one pass, or formulas if the gradient is recorded. */
-#define SLOPE(op, first, second, formula)                                                   \
+#define LOSS_GRAD(op, first, second, formula)                                                   \
   (g->ctx->grad_mode ? TIMES(up, formula)                                                   \
                      : GRAD(g, op, .grad = up, .input = x, .target = t, .a = first, .b = second))
 
 /* x: the input, t: the target, up: the gradient of each loss. Where a loss depends on x - t only,
 ** the gradient for the target is the negative gradient for the input. */
-#define LOSS(op, LIST, which, number, slope, of_x, of_t, ...)                                    \
+#define LOSS(op, LIST, which, number, slope, of_x, of_t, ...)                               \
   static int op##_shape(const op##_args *a, moth_layout *y) {                               \
     return pair_shape(a->input, a->target, a->reduction, y);                                \
   }                                                                                         \
@@ -65,7 +65,7 @@ static moth_tensor *scaled(moth_grad *g, int64_t reduction, double n) {
   static int op##_grad(const op##_args *a, moth_grad *g) {                                  \
     moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);        \
     moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);                   \
-    if (moth_wants(g, a->input)) moth_flow(g, a->input, SLOPE(slope, 0, 0, of_x));          \
+    if (moth_wants(g, a->input)) moth_flow(g, a->input, LOSS_GRAD(slope, 0, 0, of_x));      \
     if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, of_t));                 \
     return g->status;                                                                       \
   }                                                                                         \
@@ -115,7 +115,7 @@ static int huber_loss_grad(const huber_loss_args *a, moth_grad *g) {
   moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
   moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);
   if (moth_wants(g, a->input))
-    moth_flow(g, a->input, SLOPE(bounded_slope, a->delta, 1, limited(g, x, t, a->delta)));
+    moth_flow(g, a->input, LOSS_GRAD(bounded_slope, a->delta, 1, limited(g, x, t, a->delta)));
   if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, limited(g, t, x, a->delta)));
   return g->status;
 }
@@ -141,10 +141,10 @@ static int smooth_l1_loss_grad(const smooth_l1_loss_args *a, moth_grad *g) {
   moth_tensor *x = moth_grad_real(g, a->input), *t = moth_grad_real(g, a->target);
   moth_tensor *up = scaled(g, a->reduction, (double)a->input->l.numel);
   if (moth_wants(g, a->input) && a->beta == 0)
-    moth_flow(g, a->input, SLOPE(distance_slope, 0, 0, OF(sign, MINUS(x, t))));
+    moth_flow(g, a->input, LOSS_GRAD(distance_slope, 0, 0, OF(sign, MINUS(x, t))));
   else if (moth_wants(g, a->input))
     moth_flow(g, a->input,
-              SLOPE(bounded_slope, a->beta, 1 / a->beta, smooth_slope(g, x, t, a->beta)));
+              LOSS_GRAD(bounded_slope, a->beta, 1 / a->beta, smooth_slope(g, x, t, a->beta)));
   if (moth_wants(g, a->target)) moth_flow(g, a->target, TIMES(up, smooth_slope(g, t, x, a->beta)));
   return g->status;
 }
@@ -335,7 +335,7 @@ MOTH_OP(kl_div, KL_DIV, .dtypes = MOTH_FLOATS, SAVES, METHOD,
     moth_numbers(out[0]->l.dtype, arg, a->a, a->b, 0);                                      \
     return moth_map(a->ctx, moth_pointloss.op, out[0]->l.dtype, 4, operands, arg);          \
   }                                                                                         \
-  MOTH_OP_CONST(op, PAIR_SLOPE, .doc = "The gradient of a loss for its input.",              \
+  MOTH_OP_CONST(op, PAIR_SLOPE, .doc = "The gradient of a loss for its input.",             \
                 .examples = "moth.randn(3, 4), moth.rand(3, 4), moth.rand(3, 4), 0.3, 1.5", \
                 .dtypes = MOTH_FLOATS,                                                      \
                 .flags = MOTH_OP_HIDDEN | MOTH_OP_STRIDED | MOTH_OP_PORTABLE)

@@ -114,8 +114,8 @@ static int pool_volume(const void *call, pooling pool, moth_tensor *volume, cons
   if (!status && size[1] && size[2])
     status = along_depth(call, pool, volume, plane, size, gaps, out);
   else
-    for (int i = 0; !status && i < 2 && plane[i]; i++) /* the planes are empty, so the result is
-                                                       ** empty */
+    /* the planes are empty, so the result is empty */
+    for (int i = 0; !status && i < 2 && plane[i]; i++)
       status = volume_of(plane[i], volume, size, &out[i]);
   release((moth_tensor *[]){images, plane[0], plane[1]}, 3);
   for (int i = 0; status && i < 2 && (i == 0 || indices); i++) {
@@ -168,8 +168,8 @@ static int max_windows(const void *call, moth_tensor *images, bool depth, moth_t
 static int max_pool3d_compose(const max_pool3d_args *a, moth_tensor **out) {
   moth_window w = {.axes = 3, .kernel = INT3(a->kernel_size), .stride = INT3(a->stride),
                     .padding = INT3(a->padding), .dilation = INT3(a->dilation)};
-  bool gaps = false; /* true if all elements of a window can be in the padding, because of
-                     ** dilation */
+  /* true if all elements of a window can be in the padding, because of dilation */
+  bool gaps = false;
   int status = windows_fit(&w, a->input, a->ceil_mode);
   for (int i = 0; i < 3; i++) gaps = gaps || (w.dilation[i] > 1 && w.padding[i]);
   return status ? status

@@ -142,16 +142,16 @@ static int randint_shape(const randint_args *a, moth_layout *y) {
   return moth_shape_of(a->ctx, "size", a->size, y);
 }
 
-typedef struct whole_drawing {
+typedef struct integer_drawing {
   moth_stream stream;
   int64_t low;
   uint64_t range;
   int dtype;
   char *to;
-} whole_drawing;
+} integer_drawing;
 
-static void draw_whole(int64_t first, int64_t last, int lane, const void *arg) {
-  const whole_drawing *d = arg;
+static void draw_integers(int64_t first, int64_t last, int lane, const void *arg) {
+  const integer_drawing *d = arg;
   const int64_t size = moth_dtype_size[d->dtype];
   int64_t value[WORDS / 2];
   uint32_t words[WORDS];
@@ -174,10 +174,10 @@ static void draw_whole(int64_t first, int64_t last, int lane, const void *arg) {
 
 static int randint_cpu(const randint_args *a, moth_tensor **out) {
   moth_tensor *y = out[0];
-  whole_drawing d = {.low = a->low, .range = (uint64_t)a->high - (uint64_t)a->low,
-                     .dtype = y->l.dtype, .to = moth_at(y)};
+  integer_drawing d = {.low = a->low, .range = (uint64_t)a->high - (uint64_t)a->low,
+                       .dtype = y->l.dtype, .to = moth_at(y)};
   int status = moth_stream_open(a->ctx, a->generator, y->l.numel, 2, &d.stream);
-  return status ? status : moth_parallel(a->ctx, y->l.numel, WORDS / 2, 1.2, draw_whole, &d);
+  return status ? status : moth_parallel(a->ctx, y->l.numel, WORDS / 2, 1.2, draw_integers, &d);
 }
 
 MOTH_OP_CONST(randint, RANDINT, .dtypes = MOTH_ANY, .flags = MOTH_OP_CREATES | MOTH_OP_RANDOM,
@@ -264,47 +264,47 @@ MOTH_OP(normal_, NORMAL_, .dtypes = MOTH_FLOATS,
 
 /* y (contiguous) := 1 where a random number in [0, 1) is below p, else 0. There is one p for each
 ** element, or one for all. */
-typedef struct chances {
+typedef struct probabilities {
   moth_stream stream;
   const moth_tensor *p;
   double one_p;
   moth_tensor *y;
-} chances;
+} probabilities;
 
-static void draw_truth(int64_t first, int64_t last, int lane, const void *arg) {
-  const chances *c = arg;
+static void draw_bernoulli(int64_t first, int64_t last, int lane, const void *arg) {
+  const probabilities *c = arg;
   const moth_tensor *p = c->p, *y = c->y;
   const int64_t size = moth_dtype_size[y->l.dtype];
   uint32_t words[WORDS];
-  double chance[WORDS];
-  uint8_t truth[WORDS];
+  double probability[WORDS];
+  uint8_t ones[WORDS];
   (void)lane;
   for (int64_t i = first, m; i < last; i += m) {
     m = last - i < WORDS ? last - i : WORDS;
     moth_philox_fill(c->stream.seed, c->stream.block + (uint64_t)i / 4, m, words);
     if (p) {
       const int64_t step = moth_dtype_size[p->l.dtype];
-      moth_convert(m, p->l.dtype, moth_at(p) + i * step, step, MOTH_F64, (char *)chance, 8);
-      for (int64_t k = 0; k < m; k++) truth[k] = (double)words[k] * 0x1p-32 < chance[k];
+      moth_convert(m, p->l.dtype, moth_at(p) + i * step, step, MOTH_F64, (char *)probability, 8);
+      for (int64_t k = 0; k < m; k++) ones[k] = (double)words[k] * 0x1p-32 < probability[k];
     } else {
-      for (int64_t k = 0; k < m; k++) truth[k] = (double)words[k] * 0x1p-32 < c->one_p;
+      for (int64_t k = 0; k < m; k++) ones[k] = (double)words[k] * 0x1p-32 < c->one_p;
     }
-    moth_convert(m, MOTH_BOOL, (const char *)truth, 1, y->l.dtype, moth_at(y) + i * size, size);
+    moth_convert(m, MOTH_BOOL, (const char *)ones, 1, y->l.dtype, moth_at(y) + i * size, size);
   }
 }
 
 static int fill_bernoulli(moth_tensor *generator, const moth_tensor *p, double one_p,
                           moth_tensor *y) {
-  chances c = {.p = p, .one_p = one_p, .y = y};
+  probabilities c = {.p = p, .one_p = one_p, .y = y};
   int status = moth_stream_open(y->ctx, generator, y->l.numel, 1, &c.stream);
-  return status ? status : moth_parallel(y->ctx, y->l.numel, WORDS, 1, draw_truth, &c);
+  return status ? status : moth_parallel(y->ctx, y->l.numel, WORDS, 1, draw_bernoulli, &c);
 }
 
 static int bernoulli_shape(const bernoulli_args *a, moth_layout *y) {
   return moth_shape_like(a->input, y);
 }
 
-static int check_chances(const moth_tensor *p) {
+static int check_probabilities(const moth_tensor *p) {
   int64_t step = moth_dtype_size[p->l.dtype];
   for (int64_t i = 0; i < p->l.numel; i++) {
     double v;
@@ -318,7 +318,7 @@ static int check_chances(const moth_tensor *p) {
 
 static int bernoulli_cpu(const bernoulli_args *a, moth_tensor **out) {
   moth_tensor *p = moth_packed(a->input);
-  int status = p ? check_chances(p) : a->ctx->error.code;
+  int status = p ? check_probabilities(p) : a->ctx->error.code;
   if (!status) status = fill_bernoulli(a->generator, p, 0, out[0]);
   moth_tensor_release(p);
   return status;

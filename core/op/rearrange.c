@@ -269,10 +269,10 @@ static int64_t count_at(const moth_tensor *counts, int64_t i) {
 static moth_tensor *counts_of(const repeat_interleave_args *a, int64_t n, int64_t *total) {
   const moth_tensor *r = a->repeats;
   moth_ctx *ctx = a->ctx;
-  bool whole = moth_is_int(r->l.dtype);
-  if (r->flags & MOTH_T_NUMBER) whole = moth_value_fits(r->l.dtype, moth_at(r), MOTH_I64);
-  if (!whole || r->l.ndim > 1 || (r->l.ndim == 1 && r->l.numel != 1 && r->l.numel != n)) {
-    moth_fail(ctx, whole ? MOTH_E_SHAPE : MOTH_E_DTYPE, "repeats",
+  bool is_integer = moth_is_int(r->l.dtype);
+  if (r->flags & MOTH_T_NUMBER) is_integer = moth_value_fits(r->l.dtype, moth_at(r), MOTH_I64);
+  if (!is_integer || r->l.ndim > 1 || (r->l.ndim == 1 && r->l.numel != 1 && r->l.numel != n)) {
+    moth_fail(ctx, is_integer ? MOTH_E_SHAPE : MOTH_E_DTYPE, "repeats",
               "an integer or %lld integers are needed, got %s", (long long)n, moth_str(r));
     return NULL;
   }

@@ -166,10 +166,10 @@ int moth_recurrent_shape(const recurrent_call *c, moth_layout *y) {
 
 /* -- operands -- */
 
-/* x viewed as (b, a, ...) instead of (a, b, ...), if `turned`. */
-static moth_tensor *seen(const moth_tensor *x, bool turned) {
+/* x viewed as (b, a, ...) instead of (a, b, ...), if `swapped`. */
+static moth_tensor *viewed(const moth_tensor *x, bool swapped) {
   moth_layout l = x->l;
-  if (turned) {
+  if (swapped) {
     l.shape[0] = x->l.shape[1], l.shape[1] = x->l.shape[0];
     l.stride[0] = x->l.stride[1], l.stride[1] = x->l.stride[0];
   }
@@ -179,7 +179,7 @@ static moth_tensor *seen(const moth_tensor *x, bool turned) {
 int moth_recurrent_open(const recurrent_call *c, moth_rnn *r, recurrent_operands *o) {
   moth_ctx *ctx = c->ctx;
   *o = (recurrent_operands){.ctx = ctx, .bytes = c->params.n * 2 * (int64_t)sizeof(void *)};
-  moth_tensor *x = seen(c->input, c->batch_first && !c->cell);
+  moth_tensor *x = viewed(c->input, c->batch_first && !c->cell);
   if (x) o->x = moth_real(x);
   moth_tensor_release(x);
   if (o->x) o->h0 = moth_real(c->h0);
@@ -253,10 +253,10 @@ static int copy_output(const recurrent_call *c, const moth_rnn *r, const moth_te
   shape_of(&l, 3, r->steps, r->batch, r->directions * r->hidden);
   moth_layout_pack(&l);
   l.offset = ((const char *)from - reserve->storage->data) / moth_dtype_size[r->dtype];
-  moth_tensor *whole = moth_tensor_like(c->ctx, &l, reserve->storage);
-  moth_tensor *x = whole ? seen(whole, c->batch_first) : NULL;
+  moth_tensor *stored = moth_tensor_like(c->ctx, &l, reserve->storage);
+  moth_tensor *x = stored ? viewed(stored, c->batch_first) : NULL;
   int status = x ? moth_copy_into(y, x) : c->ctx->error.code;
-  moth_tensor_release(whole);
+  moth_tensor_release(stored);
   moth_tensor_release(x);
   return status;
 }
@@ -344,15 +344,15 @@ static int recurrent_back_shape(const recurrent_back_args *a, moth_layout *y) {
 }
 
 /* y := x, or 0 if x is NULL. */
-static int take(moth_tensor *y, const moth_tensor *x, bool turned) {
+static int take(moth_tensor *y, const moth_tensor *x, bool swapped) {
   if (!x) return moth_real_clear(y);
-  moth_tensor *from = seen(x, turned);
+  moth_tensor *from = viewed(x, swapped);
   int status = from ? moth_copy_into(y, from) : y->ctx->error.code;
   moth_tensor_release(from);
   return status;
 }
 
-static moth_tensor *room_for(moth_ctx *ctx, const moth_rnn *r, int64_t wide) {
+static moth_tensor *new_buffer(moth_ctx *ctx, const moth_rnn *r, int64_t wide) {
   moth_layout l = {.dtype = (uint8_t)r->dtype, .device = (uint8_t)r->device};
   shape_of(&l, 3, r->steps, r->batch, wide);
   if (moth_layout_pack(&l)) return moth_tensor_new(ctx, &l);
@@ -368,8 +368,8 @@ static int recurrent_back_cpu(const recurrent_back_args *a, moth_tensor **out) {
   int status = back_fit(a, &c, &r);
   if (!status) status = moth_recurrent_open(&c, &r, &o);
   moth_tensor *reserve = status ? NULL : moth_real(a->reserve);
-  moth_tensor *dy = reserve ? room_for(ctx, &r, r.directions * r.hidden) : NULL;
-  moth_tensor *dx = dy && a->input_wanted ? room_for(ctx, &r, r.input) : NULL;
+  moth_tensor *dy = reserve ? new_buffer(ctx, &r, r.directions * r.hidden) : NULL;
+  moth_tensor *dx = dy && a->input_wanted ? new_buffer(ctx, &r, r.input) : NULL;
   moth_tensor *dh = dy ? moth_real_out(out[1]) : NULL, *dc = dh ? moth_real_out(out[2]) : NULL;
   moth_tensor *dw = dc ? moth_real_out(out[3]) : NULL;
   if (!status && (!dw || (a->input_wanted && !dx))) status = ctx->error.code;

@@ -96,9 +96,9 @@ static moth_tensor *stacked(moth_grad *g, moth_tensor **at, int64_t n) {
 
 /* Repeats all layers. `buffer` has a capacity of steps * 2 + layers * directions * 2 tensors. */
 static void replay(const recurrent_call *c, const moth_rnn *r, moth_tensor *reserve, moth_grad *g,
-                   moth_tensor **room, moth_tensor **out) {
+                   moth_tensor **buffer, moth_tensor **out) {
   int64_t lanes = r->layers * r->directions, each = r->biased ? 4 : 2;
-  moth_tensor **hn = room + 2 * r->steps, **cn = hn + lanes, *x = c->input;
+  moth_tensor **hn = buffer + 2 * r->steps, **cn = hn + lanes, *x = c->input;
   if (c->batch_first) x = GRAD(g, transpose, .input = x, .dim0 = 0, .dim1 = 1);
   for (int64_t layer = 0; layer < r->layers; layer++) {
     moth_tensor *ys[2] = {NULL};
@@ -106,10 +106,10 @@ static void replay(const recurrent_call *c, const moth_rnn *r, moth_tensor *rese
       int64_t k = layer * r->directions + d;
       state s = {GRAD(g, select, .input = c->h0, .dim = 0, .index = k), NULL};
       if (c->c0) s.c = GRAD(g, select, .input = c->c0, .dim = 0, .index = k);
-      s = lane(g, r, x, s, c->params.at + k * each, d == 1, room + d * r->steps);
+      s = lane(g, r, x, s, c->params.at + k * each, d == 1, buffer + d * r->steps);
       hn[k] = s.h;
       cn[k] = s.c;
-      ys[d] = stacked(g, room + d * r->steps, r->steps);
+      ys[d] = stacked(g, buffer + d * r->steps, r->steps);
     }
     x = r->directions == 2 ? GRAD(g, cat, .tensors = {ys, 2}, .dim = 2) : ys[0];
     if (r->masked && layer + 1 < r->layers)
@@ -133,11 +133,11 @@ static int64_t fresh(moth_grad *g, moth_tensor **x, moth_tensor **inputs, moth_t
 
 static int recorded(recurrent_call *c, const moth_rnn *r, moth_grad *g, moth_tensor *reserve) {
   int64_t lanes = r->layers * r->directions, n = 0, most = c->params.n + 3;
-  int64_t nroom = 4 * most + 2 * r->steps + 2 * lanes, bytes = nroom * (int64_t)sizeof(void *);
-  moth_tensor **room = moth_alloc(g->ctx, bytes), *out[3] = {NULL};
-  if (!room) return g->status = g->ctx->error.code;
-  memset(room, 0, (size_t)bytes);
-  moth_tensor **inputs = room, **ends = room + most, **dxs = ends + most, **params = dxs + most;
+  int64_t nbuffer = 4 * most + 2 * r->steps + 2 * lanes, bytes = nbuffer * (int64_t)sizeof(void *);
+  moth_tensor **buffer = moth_alloc(g->ctx, bytes), *out[3] = {NULL};
+  if (!buffer) return g->status = g->ctx->error.code;
+  memset(buffer, 0, (size_t)bytes);
+  moth_tensor **inputs = buffer, **ends = buffer + most, **dxs = ends + most, **params = dxs + most;
   n = fresh(g, &c->input, inputs, ends, n);
   n = fresh(g, &c->h0, inputs, ends, n);
   n = fresh(g, &c->c0, inputs, ends, n);
@@ -163,7 +163,7 @@ static int recorded(recurrent_call *c, const moth_rnn *r, moth_grad *g, moth_ten
     g->status = moth_gradients(g->ctx, out, dys, 3, ends, (uint32_t)n, dxs);
   for (int64_t i = 0; i < n; i++)
     if (dxs[i]) moth_flow(g, inputs[i], moth_grad_own(g, dxs[i]));
-  moth_dealloc(g->ctx, room, bytes);
+  moth_dealloc(g->ctx, buffer, bytes);
   return g->status;
 }
 

@@ -227,7 +227,7 @@ static moth_tensor *nan_or_zero(moth_grad *g) {
   return CHOOSE(OF(isnan, y), y, NUMBER(0));
 }
 
-#define FOLD_EXTREME(op, text)                                                                 \
+#define EXTREME_OP(op, text)                                                                   \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                  \
     uint32_t mask;                                                                             \
     int status = moth_reduced_shape(a->ctx, a->input, a->dim, a->keepdim, y, &mask);           \
@@ -251,13 +251,13 @@ static moth_tensor *nan_or_zero(moth_grad *g) {
               "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",              \
           .dtypes = MOTH_ANY, .saves = "input y", .flags = REDUCE_FLAGS)
 
-FOLD_EXTREME(amax, "The largest value along dimensions; NaN wins.")
-FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
+EXTREME_OP(amax, "The largest value along dimensions; NaN wins.")
+EXTREME_OP(amin, "The smallest value along dimensions; NaN wins.")
 
 /* -- max_all, min_all: the extreme of all elements; NaNs that are the extreme share the gradient
 ** too -- */
 
-#define ALL_FOLDED(op, reducers, shown, text)                                                 \
+#define ALL_EXTREME_OP(op, reducers, shown, text)                                             \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                 \
     uint32_t mask;                                                                            \
     int status = moth_reduced_shape(a->ctx, a->input, (moth_ints){NULL, 0}, false, y, &mask); \
@@ -279,12 +279,12 @@ FOLD_EXTREME(amin, "The smallest value along dimensions; NaN wins.")
           .examples = "moth.randn(2, 3)  -- domain: distinct", .flags = MOTH_OP_HIDDEN,       \
           .public_name = shown)
 
-ALL_FOLDED(max_all, moth_amax_reducers, "max", "The largest value of all elements; NaN wins.")
-ALL_FOLDED(min_all, moth_amin_reducers, "min", "The smallest value of all elements; NaN wins.")
+ALL_EXTREME_OP(max_all, moth_amax_reducers, "max", "The largest value of all elements; NaN wins.")
+ALL_EXTREME_OP(min_all, moth_amin_reducers, "min", "The smallest value of all elements; NaN wins.")
 
 /* -- bool results and counts -- */
 
-#define TRUTH(op, text)                                                                       \
+#define BOOL_REDUCED(op, text)                                                                \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                 \
     uint32_t mask;                                                                            \
     y->dtype = MOTH_BOOL;                                                                     \
@@ -300,8 +300,8 @@ ALL_FOLDED(min_all, moth_amin_reducers, "min", "The smallest value of all elemen
                     "moth.randn(2, 3):gt(0), {dim = 2, keepdim = true}",                      \
                 .dtypes = MOTH_ANY, .flags = REDUCE_FLAGS)
 
-TRUTH(all, "True where no element along the dimensions is 0 or false.")
-TRUTH(any, "True where some element along the dimensions is not 0 or false.")
+BOOL_REDUCED(all, "True where no element along the dimensions is 0 or false.")
+BOOL_REDUCED(any, "True where some element along the dimensions is not 0 or false.")
 
 static int count_nonzero_shape(const count_nonzero_args *a, moth_layout *y) {
   uint32_t mask;

@@ -73,10 +73,10 @@ static double degrees(const moth_tensor *x, const moth_tensor *y, double correct
     const double less = a->unbiased ? a->correction : 0;                                 \
     return var_cpu_into(a->input, a->dim, less, root, out[0]);                           \
   }
-#define SPREAD_RECORD(op, ...)                                                           \
+#define VARIANCE_OP(op, ...)                                                             \
   MOTH_OP(op, SPREAD_OF,                                                                 \
           .examples = "moth.randn(2, 3)\n"                                               \
-                      "moth.randn(2, 3), {dim = 2, correction = 0.5, keepdim = true}\n" \
+                      "moth.randn(2, 3), {dim = 2, correction = 0.5, keepdim = true}\n"  \
                       "moth.randn(2, 3), {unbiased = false}",                            \
           .dtypes = MOTH_FLOATS, .flags = MOTH_OP_OUT | MOTH_OP_METHOD, __VA_ARGS__)
 
@@ -85,8 +85,8 @@ static int var_grad(const var_args *a, moth_grad *g) {
   double n = degrees(a->input, g->dy, a->unbiased ? a->correction : 0);
   return var_flow(g, a->input, a->dim, a->keepdim, TIMES(g->dy, NUMBER(2 / n)), NULL);
 }
-SPREAD_RECORD(var, .doc = "The variance along dimensions: sum((x - mean)^2) / (n - "
-                          "correction).", .saves = "input")
+VARIANCE_OP(var, .doc = "The variance along dimensions: sum((x - mean)^2) / (n - "
+                        "correction).", .saves = "input")
 
 SPREAD_OP(std, true)
 static int std_grad(const std_args *a, moth_grad *g) {
@@ -96,10 +96,10 @@ static int std_grad(const std_args *a, moth_grad *g) {
   moth_tensor *scale = FILLED(TIMES(g->dy, NUMBER(1 / n)), flat, 0);
   return var_flow(g, a->input, a->dim, a->keepdim, scale, FILLED(y, flat, 1));
 }
-SPREAD_RECORD(std, .doc = "The standard deviation along dimensions: sqrt(sum((x - mean)^2) / (n - "
-                          "correction)).", .saves = "input y")
+VARIANCE_OP(std, .doc = "The standard deviation along dimensions: sqrt(sum((x - mean)^2) / (n - "
+                        "correction)).", .saves = "input y")
 
-#define WITH_MEAN(op, first, text)                                                             \
+#define WITH_MEAN(op, first, text)                                                        \
   static int op##_compose(const op##_args *a, moth_tensor **out) {                        \
     int status = MOTH_CALL(a->ctx, &out[0], first, .input = a->input, .dim = a->dim,      \
                            .correction = a->correction, .keepdim = a->keepdim,            \

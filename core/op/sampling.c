@@ -63,20 +63,20 @@ static int no_flow(moth_grad *g, const moth_tensor *input) {
 
 /* -- integers -- */
 
-typedef struct whole_range { /* count 0 means all of int64 */
+typedef struct integer_range { /* count 0 means all of int64 */
   int64_t low;
   uint64_t count;
-} whole_range;
+} integer_range;
 
-static void make_whole(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
-  const whole_range *r = how;
+static void make_integers(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
+  const integer_range *r = how;
   for (int64_t i = 0; i < n; i++)
     values[i].integer = (int64_t)((uint64_t)r->low + moth_random_below(r->count, words + 2 * i));
 }
 
 /* If only low is given, it is the upper bound. */
 static int range_of(moth_ctx *ctx, const char *arg, int64_t low, int64_t high, int dtype,
-                    whole_range *r) {
+                    integer_range *r) {
   r->low = high == MOTH_NO_INT ? 0 : low;
   if (high == MOTH_NO_INT) high = low;
   if (r->low >= high)
@@ -91,16 +91,16 @@ static int range_of(moth_ctx *ctx, const char *arg, int64_t low, int64_t high, i
 }
 
 static int randint_like_shape(const randint_like_args *a, moth_layout *y) {
-  whole_range r;
+  integer_range r;
   moth_shape_like(a->input, y);
   y->dtype = (uint8_t)(a->dtype < 0 ? a->input->l.dtype : a->dtype);
   return range_of(a->ctx, "high", a->low, a->high, y->dtype, &r);
 }
 
 static int randint_like_cpu(const randint_like_args *a, moth_tensor **out) {
-  whole_range r;
+  integer_range r;
   int status = range_of(a->ctx, "high", a->low, a->high, out[0]->l.dtype, &r);
-  return status ? status : fill(out[0], a->generator, make_whole, &r, MOTH_I64);
+  return status ? status : fill(out[0], a->generator, make_integers, &r, MOTH_I64);
 }
 
 MOTH_OP_CONST(randint_like, RANDINT_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_RANDOM,
@@ -111,14 +111,14 @@ MOTH_OP_CONST(randint_like, RANDINT_LIKE, .dtypes = MOTH_ANY, .flags = MOTH_OP_R
                           "dtype = moth.int32}")
 
 /* Returns the integers >= 0 that a dtype holds exactly. */
-static whole_range all_of(int dtype) {
+static integer_range all_of(int dtype) {
   static const uint8_t bits[MOTH_DTYPES] = {
     [MOTH_BOOL] = 1, [MOTH_U8] = 8,   [MOTH_I8] = 7,   [MOTH_I16] = 15, [MOTH_I32] = 31,
     [MOTH_I64] = 63, [MOTH_F16] = 11, [MOTH_BF16] = 8, [MOTH_F32] = 24, [MOTH_F64] = 53};
-  return (whole_range){0, ((uint64_t)1 << bits[dtype]) + (dtype >= MOTH_F16)};
+  return (integer_range){0, ((uint64_t)1 << bits[dtype]) + (dtype >= MOTH_F16)};
 }
 
-static int random_range(const random__args *a, whole_range *r) {
+static int random_range(const random__args *a, integer_range *r) {
   int dtype = a->input->l.dtype;
   *r = all_of(dtype);
   if (a->from == MOTH_NO_INT && a->to == MOTH_NO_INT) return MOTH_OK;
@@ -127,15 +127,15 @@ static int random_range(const random__args *a, whole_range *r) {
 }
 
 static int random__shape(const random__args *a, moth_layout *y) {
-  whole_range r;
+  integer_range r;
   moth_shape_like(a->input, y);
   return random_range(a, &r);
 }
 
 static int random__cpu(const random__args *a, moth_tensor **out) {
-  whole_range r;
+  integer_range r;
   int status = random_range(a, &r);
-  return status ? status : fill_target(out[0], a->generator, make_whole, &r, MOTH_I64);
+  return status ? status : fill_target(out[0], a->generator, make_integers, &r, MOTH_I64);
 }
 
 static int random__grad(const random__args *a, moth_grad *g) { return no_flow(g, a->input); }
@@ -298,8 +298,8 @@ static int draw_again(const multinomial_args *a, int64_t rows, int64_t n, double
   return status;
 }
 
-enum { SPAN = 256 }; /* weights per span; a multiple of 4, so that run_sums gives the same sums for
-                     ** spans */
+/* weights per span; a multiple of 4, so that run_sums gives the same sums for spans */
+enum { SPAN = 256 };
 
 /* Reads a span of a row of weights as doubles. Returns their number. */
 static int64_t read_span(const moth_tensor *x, int64_t row, int64_t span, double *w) {

@@ -316,8 +316,8 @@ static int cum_into(moth_tensor **out, const moth_tensor *x, int64_t dim, bool l
 #define RUNNING(op, least, text)                                                           \
   static int op##_shape(const op##_args *a, moth_layout *y) {                              \
     int32_t d;                                                                             \
-    moth_shape_like(a->input, &y[0]);                                                           \
-    moth_shape_like(a->input, &y[1]);                                                           \
+    moth_shape_like(a->input, &y[0]);                                                      \
+    moth_shape_like(a->input, &y[1]);                                                      \
     return moth_dim(a->ctx, "dim", a->dim, a->input->l.ndim, &d);                          \
   }                                                                                        \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                             \

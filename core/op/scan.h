@@ -5,8 +5,8 @@
 #include "call/op.h"
 
 int moth_check_dtype(moth_ctx *ctx, int64_t dtype); /* checks an argument `dtype`; -1 means none */
-int moth_sum_dtype(int dtype);                      /* the dtype of a sum: i64 for integers and
-                                                    ** bool */
+/* the dtype of a sum: i64 for integers and bool */
+int moth_sum_dtype(int dtype);
 /* x shifted by one position forward along dim, with `number` as the first element; or with `back`,
 ** backward. */
 moth_tensor *moth_shifted(moth_grad *g, moth_tensor *x, int64_t dim, double number, bool back);

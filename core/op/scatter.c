@@ -51,14 +51,14 @@ static int scatter_reduce_shape(const scatter_reduce_args *a, moth_layout *y) {
 ** -0 + 0 is 0 and -0 + -0 is -0. For extremes it is the value that every other value exceeds. */
 static moth_tensor *neutral(moth_ctx *ctx, int64_t how, int dtype, const moth_layout *index) {
   static const double real[] = {-0.0, 1, -0.0, -INFINITY, INFINITY};
-  static const int64_t whole[] = {0, 1, 0, INT64_MIN, INT64_MAX};
+  static const int64_t integers[] = {0, 1, 0, INT64_MIN, INT64_MAX};
   moth_layout l = {.numel = 1, .dtype = (uint8_t)dtype};
   moth_tensor *x = moth_tensor_new(ctx, &l);
   if (!x) return NULL;
   void *to = (void *)moth_at(x);
   if (dtype == MOTH_F32) *(float *)to = (float)real[how];
   else if (dtype == MOTH_F64) *(double *)to = real[how];
-  else *(int64_t *)to = whole[how];
+  else *(int64_t *)to = integers[how];
   l = *index;
   l.dtype = (uint8_t)dtype;
   l.offset = 0;
@@ -139,7 +139,7 @@ static int scatter_reduce_cpu(const scatter_reduce_args *a, moth_tensor **out) {
 #define TIMES(p, q) GRAD(g, mul, .input = p, .other = q)
 #define OVER(p, q) GRAD(g, div, .input = p, .other = q, .rounding_mode = MOTH_ROUND_NONE)
 #define SAME(p, q) GRAD(g, eq, .input = p, .other = q)
-#define PICK(p) GRAD(g, gather, .input = p, .dim = a->dim, .index = a->index)
+#define GATHERED(p) GRAD(g, gather, .input = p, .dim = a->dim, .index = a->index)
 #define ADDED(p, q) GRAD(g, scatter_add, .input = p, .dim = a->dim, .index = a->index, .src = q)
 #define TO(p, like) GRAD(g, cast, .input = p, .dtype = (like)->l.dtype)
 #define FILLED(p, where, v) \
@@ -190,10 +190,10 @@ static int prod_grad(const scatter_reduce_args *a, moth_grad *g, moth_tensor *sr
   }
   if (moth_wants(g, a->src)) {
     moth_tensor *none = GRAD(g, zeros_like, .input = x, .dtype = -1);
-    moth_tensor *zeros = PICK(ADDED(none, TO(gap, x)));
+    moth_tensor *zeros = GATHERED(ADDED(none, TO(gap, x)));
     moth_tensor *lone = GRAD(g, logical_and, .input = gap, .other = SAME(zeros, NUMBER(1)));
-    moth_tensor *rest = PICK(TIMES(dy, AGAIN(x, FILLED(src, lone, 1))));
-    moth_tensor *plain = OVER(PICK(TIMES(dy, AGAIN(x, src))), FILLED(src, gap, 1));
+    moth_tensor *rest = GATHERED(TIMES(dy, AGAIN(x, FILLED(src, lone, 1))));
+    moth_tensor *plain = OVER(GATHERED(TIMES(dy, AGAIN(x, src))), FILLED(src, gap, 1));
     src_flow(a, g, GRAD(g, where, .condition = lone, .input = rest, .other = plain));
   }
   return g->status;
@@ -202,12 +202,12 @@ static int prod_grad(const scatter_reduce_args *a, moth_grad *g, moth_tensor *sr
 /* The gradient of an extreme is shared by all elements that are equal to it. */
 static int extreme_grad(const scatter_reduce_args *a, moth_grad *g, moth_tensor *src) {
   moth_tensor *x = a->input, *y = g->out[0];
-  moth_tensor *mine = TO(SAME(x, y), x), *theirs = TO(SAME(src, PICK(y)), x);
+  moth_tensor *mine = TO(SAME(x, y), x), *theirs = TO(SAME(src, GATHERED(y)), x);
   if (!a->include_self)
     mine = GRAD(g, scatter, .input = mine, .dim = a->dim, .index = a->index, .src = NUMBER(0));
   moth_tensor *share = OVER(g->dy, ADDED(mine, theirs));
   if (moth_wants(g, x)) self_flow(a, g, TIMES(mine, share));
-  if (moth_wants(g, a->src)) src_flow(a, g, TIMES(theirs, PICK(share)));
+  if (moth_wants(g, a->src)) src_flow(a, g, TIMES(theirs, GATHERED(share)));
   return g->status;
 }
 
@@ -222,7 +222,7 @@ static int scatter_reduce_grad(const scatter_reduce_args *a, moth_grad *g) {
     d = OVER(d, FILLED(n, SAME(n, NUMBER(0)), 1));
   }
   if (moth_wants(g, a->input)) self_flow(a, g, d);
-  if (moth_wants(g, a->src)) src_flow(a, g, PICK(d));
+  if (moth_wants(g, a->src)) src_flow(a, g, GATHERED(d));
   return g->status;
 }
 

@@ -123,15 +123,15 @@ static int linalg_svd_grad(const linalg_svd_args *a, moth_grad *g) {
   moth_tensor *vh = FIRST(moth_grad_wide(g, g->out[2]), -2);
   moth_tensor *inside = ds ? GRAD(g, diag_embed, .input = ds, .dim1 = -2, .dim2 = -1) : NULL;
   if ((!du && !ds && !dvh) || g->status) return g->status;
-  moth_tensor *udu = du ? PRODUCT(TURNED(u), du) : NULL;
-  moth_tensor *vdv = dvh ? PRODUCT(vh, TURNED(dvh)) : NULL;
-  if (du) inside = sum_of(g, inside, TIMES(moth_turning(g, udu, OF(square, s)), ROW(s)));
-  if (dvh) inside = sum_of(g, inside, TIMES(COLUMN(s), moth_turning(g, vdv, OF(square, s))));
+  moth_tensor *udu = du ? PRODUCT(TRANSPOSED(u), du) : NULL;
+  moth_tensor *vdv = dvh ? PRODUCT(vh, TRANSPOSED(dvh)) : NULL;
+  if (du) inside = sum_of(g, inside, TIMES(moth_rotation(g, udu, OF(square, s)), ROW(s)));
+  if (dvh) inside = sum_of(g, inside, TIMES(COLUMN(s), moth_rotation(g, vdv, OF(square, s))));
   moth_tensor *left = PRODUCT(u, inside);
   if (du && m > k) left = PLUS(left, OVER(MINUS(du, PRODUCT(u, udu)), ROW(s)));
   moth_tensor *dx = PRODUCT(left, vh);
   if (dvh && n > k) {
-    moth_tensor *beyond = MINUS(dvh, PRODUCT(TURNED(vdv), vh));
+    moth_tensor *beyond = MINUS(dvh, PRODUCT(TRANSPOSED(vdv), vh));
     dx = PLUS(dx, PRODUCT(u, OVER(beyond, COLUMN(s))));
   }
   return moth_flow(g, a->A, dx);
@@ -259,7 +259,7 @@ static int linalg_pinv_cpu(const linalg_pinv_args *a, moth_tensor **out) {
 /* Returns the gradient of A. dP is the gradient of its pseudoinverse P:
 ** -P' dP P' + (I - A P) dP' P P' + P' P dP' (I - P A) */
 static moth_tensor *pinv_back(moth_grad *g, moth_tensor *x, moth_tensor *p, moth_tensor *dp) {
-  moth_tensor *t = TURNED(p), *dt = TURNED(dp);
+  moth_tensor *t = TRANSPOSED(p), *dt = TRANSPOSED(dp);
   moth_tensor *right = PRODUCT(PRODUCT(dt, p), t), *left = PRODUCT(t, PRODUCT(p, dt));
   right = MINUS(right, PRODUCT(x, PRODUCT(p, right)));
   left = MINUS(left, PRODUCT(PRODUCT(left, p), x));
@@ -390,8 +390,9 @@ static int linalg_lstsq_solve_grad(const linalg_lstsq_solve_args *a, moth_grad *
   if (ds && ds->l.shape[ds->l.ndim - 1] && moth_wants(g, a->A)) da = values_back(g, a->A, ds);
   if (dx) {
     moth_tensor *p = GRAD(g, linalg_pinv, .A = a->A, .rtol = share_of(a->rcond, 0, a->A));
-    if (moth_wants(g, a->B)) moth_flow(g, a->B, PRODUCT(TURNED(p), dx));
-    if (moth_wants(g, a->A)) da = sum_of(g, da, pinv_back(g, a->A, p, PRODUCT(dx, TURNED(a->B))));
+    if (moth_wants(g, a->B)) moth_flow(g, a->B, PRODUCT(TRANSPOSED(p), dx));
+    if (moth_wants(g, a->A))
+      da = sum_of(g, da, pinv_back(g, a->A, p, PRODUCT(dx, TRANSPOSED(a->B))));
   }
   return da ? moth_flow(g, a->A, da) : g->status;
 }
@@ -430,12 +431,12 @@ static double orientation(const moth_stack *s, const char *x, char *scratch) {
   return y;
 }
 
-/* c := a b; with `turned`, a' b. */
-static void square_product(const moth_stack *s, const char *a, bool turned, const char *b,
+/* c := a b; with `transpose`, a' b. */
+static void square_product(const moth_stack *s, const char *a, bool transpose, const char *b,
                            char *c) {
   const int64_t n = s->n;
   const moth_product p = {.dtype = s->wide ? MOTH_F64 : MOTH_F32, .m = n, .n = n, .k = n, .a = a,
-                          .rs_a = turned ? 1 : n, .cs_a = turned ? n : 1, .b = b, .rs_b = n,
+                          .rs_a = transpose ? 1 : n, .cs_a = transpose ? n : 1, .b = b, .rs_b = n,
                           .cs_b = 1, .c = c, .ldc = n};
   moth_multiply_inside(&p);
 }
@@ -511,7 +512,7 @@ static int linalg_cofactor_back_grad(const linalg_cofactor_back_args *a, moth_gr
   moth_tensor *w = g->dy, *d = a->grad, *y = g->out[0];
   if (moth_wants(g, d)) moth_flow(g, d, GRAD(g, linalg_cofactor_back, .A = a->A, .grad = w));
   if (!moth_wants(g, a->A)) return g->status;
-  moth_tensor *c = GRAD(g, linalg_cofactor, .A = a->A), *ct = TURNED(c);
+  moth_tensor *c = GRAD(g, linalg_cofactor, .A = a->A), *ct = TRANSPOSED(c);
   moth_tensor *det = GRAD(g, unsqueeze, .input = GRAD(g, linalg_det, .A = a->A), .dim = -1);
   det = GRAD(g, unsqueeze, .input = det, .dim = -1);
   moth_tensor *dc = PLUS(TIMES(SUM(TIMES(w, c)), d), TIMES(SUM(TIMES(d, c)), w));

@@ -54,19 +54,19 @@ static int factor_slowly(const moth_stack *s, char *x, int *pivots) {
   return info;
 }
 
-/* x := the i-th matrix, in LAPACK's order if `turned`. Returns true if it is finite. */
-static bool lay(const moth_stack *s, int64_t i, bool turned, char *x) {
+/* x := the i-th matrix, in LAPACK's order if `transpose`. Returns true if it is finite. */
+static bool lay(const moth_stack *s, int64_t i, bool transpose, char *x) {
   const char *from = moth_stack_x(s, 0, i);
-  return turned ? moth_stack_turn(s, from, s->m, s->n, x, s->m)
+  return transpose ? moth_stack_turn(s, from, s->m, s->n, x, s->m)
                 : moth_stack_load(s, from, s->n, s->n, x);
 }
 
-int moth_stack_factor(const moth_stack *s, int64_t i, bool turned, char *x, int *pivots) {
+int moth_stack_factor(const moth_stack *s, int64_t i, bool transpose, char *x, int *pivots) {
   int info = 0;
-  if (!lay(s, i, turned, x)) return MOTH_NOT_FINITE;
+  if (!lay(s, i, transpose, x)) return MOTH_NOT_FINITE;
   LAPACK(s, getrf)(&s->m, &s->n, x, &s->m, pivots, &info);
   if (!has_subnormal_pivot(s, x)) return info;
-  lay(s, i, turned, x);
+  lay(s, i, transpose, x);
   return factor_slowly(s, x, pivots);
 }
 
@@ -119,8 +119,8 @@ static void solve_by(const moth_stack *s, const char *x, const int *pivots, char
 
 /* scratch + s->a := the factors of the matrices from i on. Returns the set of matrices that are not
 ** finite; their info is 0. */
-static uint32_t factor_side(const moth_stack *s, int64_t i, bool turned, char *scratch) {
-  const uint32_t bad = moth_side_load(s, 0, i, MOTH_ALL, turned, scratch + s->a);
+static uint32_t factor_side(const moth_stack *s, int64_t i, bool transpose, char *scratch) {
+  const uint32_t bad = moth_side_load(s, 0, i, MOTH_ALL, transpose, scratch + s->a);
   moth_small_loops(s->wide)->lu(s->n, scratch + s->a, scratch + s->integers, scratch + s->tau,
                                 scratch + s->work);
   for (int l = 0; l < moth_side_lanes(s, i); l++)
@@ -219,8 +219,8 @@ static int linalg_inv_cpu(const linalg_inv_args *a, moth_tensor **out) {
 }
 
 static int inverse_back(moth_grad *g, const moth_tensor *x, moth_tensor *dy) {
-  moth_tensor *turned = TURNED(g->out[0]);
-  return moth_flow(g, x, NEGATED(PRODUCT(turned, PRODUCT(dy, turned))));
+  moth_tensor *transpose = TRANSPOSED(g->out[0]);
+  return moth_flow(g, x, NEGATED(PRODUCT(transpose, PRODUCT(dy, transpose))));
 }
 
 static int linalg_inv_grad(const linalg_inv_args *a, moth_grad *g) {
@@ -347,7 +347,7 @@ static int linalg_det_grad(const linalg_det_args *a, moth_grad *g) {
 static int linalg_slogdet_grad(const linalg_slogdet_args *a, moth_grad *g) {
   if (!g->dys[1]) return g->status;
   moth_tensor *inverse = GRAD(g, linalg_inv, .A = a->A);
-  return moth_flow(g, a->A, TIMES(BESIDE(g->dys[1]), TURNED(inverse)));
+  return moth_flow(g, a->A, TIMES(BESIDE(g->dys[1]), TRANSPOSED(inverse)));
 }
 
 MOTH_LAPACK_OP(linalg_det, LINALG_SQUARE, .saves = "A", .doc = "The determinant of a matrix.",
@@ -508,11 +508,11 @@ static int linalg_solve_grad(const linalg_solve_args *a, moth_grad *g) {
   moth_tensor *x = g->out[0], *dx = g->dy; /* x was only saved if A needs a gradient */
   if (vector) dx = GRAD(g, unsqueeze, .input = dx, .dim = -1);
   if (vector && moth_wants(g, a->A)) x = GRAD(g, unsqueeze, .input = x, .dim = -1);
-  moth_tensor *db = GRAD(g, linalg_solve, .A = TURNED(a->A), .B = dx, .left = a->left);
+  moth_tensor *db = GRAD(g, linalg_solve, .A = TRANSPOSED(a->A), .B = dx, .left = a->left);
   if (moth_wants(g, a->B))
     moth_flow(g, a->B, vector ? GRAD(g, select, .input = db, .dim = -1, .index = 0) : db);
   if (moth_wants(g, a->A))
-    moth_flow(g, a->A, NEGATED(a->left ? PRODUCT(db, TURNED(x)) : PRODUCT(TURNED(x), db)));
+    moth_flow(g, a->A, NEGATED(a->left ? PRODUCT(db, TRANSPOSED(x)) : PRODUCT(TRANSPOSED(x), db)));
   return g->status;
 }
 
@@ -566,12 +566,12 @@ static int linalg_solve_triangular_cpu(const linalg_solve_triangular_args *a, mo
 }
 
 static int linalg_solve_triangular_grad(const linalg_solve_triangular_args *a, moth_grad *g) {
-  moth_tensor *x = g->out[0], *turned = TURNED(a->A);
-  moth_tensor *db = GRAD(g, linalg_solve_triangular, .A = turned, .B = g->dy, .upper = !a->upper,
+  moth_tensor *x = g->out[0], *transpose = TRANSPOSED(a->A);
+  moth_tensor *db = GRAD(g, linalg_solve_triangular, .A = transpose, .B = g->dy, .upper = !a->upper,
                          .left = a->left, .unitriangular = a->unitriangular);
   if (moth_wants(g, a->B)) moth_flow(g, a->B, db);
   if (!moth_wants(g, a->A)) return g->status;
-  moth_tensor *da = NEGATED(a->left ? PRODUCT(db, TURNED(x)) : PRODUCT(TURNED(x), db));
+  moth_tensor *da = NEGATED(a->left ? PRODUCT(db, TRANSPOSED(x)) : PRODUCT(TRANSPOSED(x), db));
   const int64_t off = a->unitriangular ? 1 : 0;
   if (a->upper) da = GRAD(g, triu, .input = da, .diagonal = off);
   else da = GRAD(g, tril, .input = da, .diagonal = -off);

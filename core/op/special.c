@@ -114,16 +114,17 @@ static int bessel_of_cpu(const bessel_of_args *a, moth_tensor **out) {
   return map1(moth_special.bessel_of, out[0], a->input, arg);
 }
 
-static moth_tensor *bessel_slope(moth_grad *g, moth_tensor *x, int64_t kind, int64_t n) {
+static moth_tensor *bessel_derivative(moth_grad *g, moth_tensor *x, int64_t kind, int64_t n) {
   return GRAD(g, bessel_of, .input = x, .kind = kind, .n = n);
 }
 
 /* The Airy function and its derivative have consecutive numbers; Ai'' = x Ai. */
 static int bessel_of_grad(const bessel_of_args *a, moth_grad *g) {
   moth_tensor *x = a->input, *slope;
-  if (a->kind == MOTH_BESSEL_AIRY) slope = bessel_slope(g, x, a->kind + 1, 0);
-  else if (a->kind == MOTH_BESSEL_AIRY + 1) slope = TIMES(x, bessel_slope(g, x, a->kind - 1, 0));
-  else slope = bessel_slope(g, x, a->kind, a->n + 1);
+  if (a->kind == MOTH_BESSEL_AIRY) slope = bessel_derivative(g, x, a->kind + 1, 0);
+  else if (a->kind == MOTH_BESSEL_AIRY + 1)
+    slope = TIMES(x, bessel_derivative(g, x, a->kind - 1, 0));
+  else slope = bessel_derivative(g, x, a->kind, a->n + 1);
   return moth_flow(g, x, TIMES(g->dy, slope));
 }
 
@@ -135,16 +136,16 @@ MOTH_OP(bessel_of, BESSEL_OF, .saves = "input", .dtypes = MOTH_ANY | MOTH_TO_FLO
         .doc = "Bessel functions of order 0 and 1, also scaled by exp(x) or exp(-|x|), the Airy "
                "function, and their derivatives.")
 
-FUNCTION(i0, METHOD, bessel_slope(g, x, MOTH_BESSEL_I0, 1), .saves = "input",
+FUNCTION(i0, METHOD, bessel_derivative(g, x, MOTH_BESSEL_I0, 1), .saves = "input",
          .examples = "moth.randn(2, 3)",
          .doc = "The modified Bessel function of the first kind of order 0.")
-FUNCTION(special_i0e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I0E, 1), .saves = "input",
+FUNCTION(special_i0e, SPACED, bessel_derivative(g, x, MOTH_BESSEL_I0E, 1), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "exp(-|x|) times the modified Bessel function of the first kind of order 0.")
-FUNCTION(special_i1, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1, 1), .saves = "input",
+FUNCTION(special_i1, SPACED, bessel_derivative(g, x, MOTH_BESSEL_I1, 1), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "The modified Bessel function of the first kind of order 1.")
-FUNCTION(special_i1e, SPACED, bessel_slope(g, x, MOTH_BESSEL_I1E, 1), .saves = "input",
+FUNCTION(special_i1e, SPACED, bessel_derivative(g, x, MOTH_BESSEL_I1E, 1), .saves = "input",
          .examples = "moth.rand(2, 3)  -- domain: positive",
          .doc = "exp(-|x|) times the modified Bessel function of the first kind of order 1.")
 
@@ -169,7 +170,7 @@ MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
 /* -- n-th derivatives with separate formulas -- */
 
 /* `own`: the f32 loops of this derivative, or NULL. */
-#define NTH_SLOPE(op, LIST, least, b, own, ...)                                    \
+#define NTH_DERIVATIVE(op, LIST, least, b, own, ...)                               \
   static int op##_shape(const op##_args *a, moth_layout *y) {                      \
     if (a->n < least || a->n > MOST_ORDER)                                         \
       return moth_fail(a->ctx, MOTH_E_DOMAIN, "n",                                 \
@@ -185,7 +186,7 @@ MOTH_OP_CONST(polynomial_of, POLYNOMIAL_OF, .dtypes = MOTH_FLOATS,
     return map1(moth_special.op, out[0], a->input, arg);                           \
   }                                                                                \
   static int op##_grad(const op##_args *a, moth_grad *g) {                         \
-    moth_tensor *next = GRAD(g, op, .input = a->input, __VA_ARGS__);     \
+    moth_tensor *next = GRAD(g, op, .input = a->input, __VA_ARGS__);               \
     return moth_flow(g, a->input, TIMES(g->dy, next));                             \
   }                                                                                \
   MOTH_OP(op, LIST, .saves = "input", .dtypes = MOTH_ANY | MOTH_TO_FLOAT,          \
@@ -204,12 +205,12 @@ static const moth_loops *sinc_loops(int64_t n, bool turns) {
   return n == 0 ? moth_bessel.spherical_j0 : NULL;
 }
 
-NTH_SLOPE(sinc_slope, SINC_SLOPE, 0, a->turns, sinc_loops(a->n, a->turns), .n = a->n + 1,
-          .turns = a->turns)
-NTH_SLOPE(erfcx_slope, TAIL_SLOPE, 1, 0, a->n == 1 ? moth_bessel.erfcx_first : NULL,
-          .n = a->n + 1)
-NTH_SLOPE(log_ndtr_slope, TAIL_SLOPE, 1, 0, a->n == 1 ? moth_bessel.log_ndtr_first : NULL,
-          .n = a->n + 1)
+NTH_DERIVATIVE(sinc_slope, SINC_SLOPE, 0, a->turns, sinc_loops(a->n, a->turns), .n = a->n + 1,
+               .turns = a->turns)
+NTH_DERIVATIVE(erfcx_slope, TAIL_SLOPE, 1, 0, a->n == 1 ? moth_bessel.erfcx_first : NULL,
+               .n = a->n + 1)
+NTH_DERIVATIVE(log_ndtr_slope, TAIL_SLOPE, 1, 0, a->n == 1 ? moth_bessel.log_ndtr_first : NULL,
+               .n = a->n + 1)
 
 /* -- tails of the normal distribution -- */
 
@@ -227,7 +228,7 @@ FUNCTION(special_log_ndtr, SPACED, GRAD(g, log_ndtr_slope, .input = x, .n = 1), 
 
 /* -- functions of two numbers; p and q are the operands -- */
 
-static int no_slope(moth_grad *g, const char *op) {
+static int no_derivative(moth_grad *g, const char *op) {
   return g->status = moth_fail(g->ctx, MOTH_E_UNSUPPORTED, "input",
                                "%s has no gradient for this argument; detach it", op);
 }
@@ -242,10 +243,10 @@ static int no_slope(moth_grad *g, const char *op) {
   }                                                                                       \
   static int op##_grad(const op##_args *a, moth_grad *g) {                                \
     moth_tensor *p = a->input, *q = a->other;                                             \
-    if (moth_wants(g, p)) return no_slope(g, #op);                                        \
+    if (moth_wants(g, p)) return no_derivative(g, #op);                                   \
     return moth_flow(g, q, TIMES(g->dy, slope));                                          \
   }                                                                                       \
-  MOTH_OP(op, SPECIAL_PAIR, .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT, \
+  MOTH_OP(op, SPECIAL_PAIR, .dtypes = MOTH_ANY | MOTH_PROMOTE | MOTH_TO_FLOAT,            \
           .flags = kind, .saves = "input other", __VA_ARGS__)
 
 /* q^(p - 1) exp(-q) / Gamma(p) */

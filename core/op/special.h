@@ -6,9 +6,9 @@
 
 /* kernel/math/elementwise.h explains the columns; a is the argument n. */
 #define SPECIAL_FUNCTIONS(F)                                          \
-  F(CURVE, erfinv, FOR_REAL(moth_erfinv)(x))                         \
-  F(CURVE, lgamma, FOR_REAL(moth_lgamma)(x))                         \
-  F(CURVE, digamma, FOR_REAL(moth_digamma)(x))                       \
+  F(CURVE, erfinv, FOR_REAL(moth_erfinv)(x))                          \
+  F(CURVE, lgamma, FOR_REAL(moth_lgamma)(x))                          \
+  F(CURVE, digamma, FOR_REAL(moth_digamma)(x))                        \
   F(CURVE, i0, FOR_REAL(moth_i0)(x))                                  \
   F(CURVE, special_i0e, FOR_REAL(moth_i0e)(x))                        \
   F(CURVE, special_i1, FOR_REAL(moth_i1)(x))                          \
@@ -22,7 +22,7 @@
   F(SLOW, sinc_slope, FOR_REAL(moth_sinc_slope)(a, b, x)) \
   F(SLOW, erfcx_slope, FOR_REAL(moth_erfcx_slope)(a, x)) \
   F(SLOW, log_ndtr_slope, FOR_REAL(moth_log_ndtr_slope)(a, x))
-#define SPECIAL_PAIRS(F)                                    \
+#define SPECIAL_PAIRS(F)                                   \
   F(SLOW, igamma, FOR_REAL(moth_igamma)(x, y))             \
   F(SLOW, igammac, FOR_REAL(moth_igammac)(x, y))           \
   F(SLOW, special_zeta, FOR_REAL(moth_zeta)(x, y))         \

@@ -152,7 +152,7 @@ static const moth_inner add_runs[MOTH_DTYPES] = {
 static int image_add_there(moth_tensor *image, const moth_layout *l, moth_tensor *x) {
   static const int64_t flat = -1;
   moth_ctx *ctx = image->ctx;
-  moth_tensor *places = NULL, *view = NULL, *list = NULL, *values = NULL, *whole = NULL;
+  moth_tensor *places = NULL, *view = NULL, *list = NULL, *values = NULL, *vector = NULL;
   const moth_scalar zero = {.type = 1}, one = {.type = 1, .as.integer = 1};
   moth_scalar n = {.type = 1, .as.integer = image->l.numel};
   moth_layout line = {.ndim = 1, .dtype = image->l.dtype, .device = image->l.device,
@@ -163,12 +163,12 @@ static int image_add_there(moth_tensor *image, const moth_layout *l, moth_tensor
   if (!status && !(view = image_view(places, l))) status = ctx->error.code;
   if (!status) status = MOTH_CALL(ctx, &list, reshape, .input = view, .shape = {&flat, 1});
   if (!status) status = MOTH_CALL(ctx, &values, reshape, .input = x, .shape = {&flat, 1});
-  if (!status && !(whole = moth_tensor_like(ctx, &line, image->storage))) status = ctx->error.code;
+  if (!status && !(vector = moth_tensor_like(ctx, &line, image->storage))) status = ctx->error.code;
   if (!status)
-    status = moth_run_into(&moth_op_index_add, &(index_add_args){.ctx = ctx, .input = whole,
+    status = moth_run_into(&moth_op_index_add, &(index_add_args){.ctx = ctx, .input = vector,
                                                                  .index = list, .source = values,
-                                                                 .alpha = one}, whole);
-  moth_tensor_release(whole);
+                                                                 .alpha = one}, vector);
+  moth_tensor_release(vector);
   moth_tensor_release(values);
   moth_tensor_release(list);
   moth_tensor_release(view);

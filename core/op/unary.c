@@ -258,7 +258,7 @@ MOTH_OP_CONST(bitwise_not, UNARY, DOC("Bitwise NOT of integers; logical NOT of b
 
 /* -- clamp -- */
 
-static bool whole(double v) { return v - v == 0 && v == rint(v); }
+static bool is_integer(double v) { return v - v == 0 && v == rint(v); }
 
 static int check_bound(moth_ctx *ctx, const char *arg, double bound, int dtype) {
   uint64_t element;
@@ -270,7 +270,7 @@ static int clamp_shape(const clamp_args *a, moth_layout *y) {
   bool low = !moth_absent(a->min), high = !moth_absent(a->max);
   if (!low && !high)
     return moth_fail(a->ctx, MOTH_E_ARG, "min", "at least one of min and max is needed");
-  if (moth_is_int(y->dtype) && ((low && !whole(a->min)) || (high && !whole(a->max))))
+  if (moth_is_int(y->dtype) && ((low && !is_integer(a->min)) || (high && !is_integer(a->max))))
     y->dtype = (uint8_t)a->ctx->default_dtype; /* as with a number that is not an integer */
   int status = check_bound(a->ctx, "min", a->min, y->dtype);
   if (!status) status = check_bound(a->ctx, "max", a->max, y->dtype);
@@ -408,7 +408,7 @@ MOTH_OP(logit, LOGIT, REAL, SAVES_X,
   }                                                                                     \
   static int op##_cpu(const op##_args *a, moth_tensor **out) {                          \
     const moth_tensor *operands[] = {out[0], a->grad, a->output};                       \
-    return moth_map(a->ctx, moth_unary.op, a->grad->l.dtype, 3, operands, NULL);    \
+    return moth_map(a->ctx, moth_unary.op, a->grad->l.dtype, 3, operands, NULL);        \
   }
 #define BACK_RECORD(op, ...)                                                            \
   MOTH_OP(op, UNARY_BACK, .doc = "The gradient of the op in its name, computed from the " \

@@ -26,7 +26,7 @@ typedef struct groups {
   int64_t n, width;      /* number of slices; keys per slice */
   uint64_t *keys;
   moth_keyed *x, *spare; /* the slices in sorted order; NULL: in the input's order */
-  void *room;
+  void *memory;
   int64_t bytes;
 } groups;
 
@@ -35,12 +35,12 @@ static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r, 
   g->width = g->n ? r->length : 0; /* without slices the length is not used */
   int64_t each = (g->width ? g->width : 1) * 8 + (sorts ? 2 * (int64_t)sizeof(moth_keyed) : 0);
   if (moth_mul_overflow(g->n ? g->n : 1, each, &g->bytes)) g->bytes = INT64_MAX;
-  g->room = moth_alloc(input->ctx, g->bytes);
-  if (!g->room) return input->ctx->error.code;
-  g->keys = g->room;
+  g->memory = moth_alloc(input->ctx, g->bytes);
+  if (!g->memory) return input->ctx->error.code;
+  g->keys = g->memory;
   moth_keys_of(g->n * g->width, r->x, r->dtype, false, g->keys);
   if (!sorts) return MOTH_OK;
-  g->x = (moth_keyed *)(void *)((char *)g->room + g->bytes) - 2 * g->n;
+  g->x = (moth_keyed *)(void *)((char *)g->memory + g->bytes) - 2 * g->n;
   g->spare = g->x + g->n;
   for (int64_t i = 0; i < g->n; i++) g->x[i].at = i;
   return MOTH_OK;
@@ -296,7 +296,7 @@ static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
     return unique_there(a, out);
   if (a->input->l.device) return unique_through_cpu(a, out);
   moth_rows r;
-  groups g = {.room = NULL};
+  groups g = {.memory = NULL};
   int32_t dim;
   moth_layout l;
   moth_tensor *inverse = NULL, *first = NULL, *counts = NULL, *y = NULL;
@@ -313,7 +313,7 @@ static int unique_all_compose(const unique_all_args *a, moth_tensor **out) {
   if (!status && !runs)
     status = groups_read(&g, moth_is_float(r.dtype), inverse, &first, &counts);
   if (!status && !y) status = pick_first(a, dim, first, &y);
-  if (g.room) moth_dealloc(a->ctx, g.room, g.bytes);
+  if (g.memory) moth_dealloc(a->ctx, g.memory, g.bytes);
   moth_tensor_release(r.owner);
   moth_tensor_release(first);
   if (status) {
@@ -351,8 +351,8 @@ static moth_tensor *keys_of(const moth_tensor *x) {
   return y;
 }
 
-enum { TOGETHER = 32 }; /* values that are searched at once, since each step of a search waits for
-                        ** the previous one */
+/* values that are searched at once, since each step of a search waits for the previous one */
+enum { TOGETHER = 32 };
 
 /* y := for each of `count` values, the number of sorted keys that are below it. No branch depends
 ** on a key, since half of the branches would be mispredicted. */
@@ -380,8 +380,8 @@ static void find_places(int64_t i, int64_t end, int lane, const void *arg) {
   while (i < end) {
     const int64_t row = s->each ? i / s->each : 0;
     const int64_t stop = (row + 1) * s->each < end ? (row + 1) * s->each : end;
-    for (int count; i < stop; i += count) { /* with `right`, insert after equal keys: search for the
-                                            ** next key */
+    /* with `right`, insert after equal keys: search for the next key */
+    for (int count; i < stop; i += count) {
       uint64_t next[TOGETHER];
       count = stop - i < TOGETHER ? (int)(stop - i) : TOGETHER;
       for (int j = 0; j < count; j++) next[j] = s->x[i + j] + s->right;

@@ -15,7 +15,7 @@
 
 static moth_ints sizes_of(const moth_layout *l) { return (moth_ints){l->shape, l->ndim}; }
 
-void moth_make_room(moth_layout *y, int32_t dim, int32_t n) {
+void moth_shift_dims(moth_layout *y, int32_t dim, int32_t n) {
   size_t bytes = (size_t)(y->ndim - dim) * sizeof *y->shape;
   memmove(y->shape + dim + n, y->shape + dim, bytes);
   memmove(y->stride + dim + n, y->stride + dim, bytes);
@@ -189,7 +189,7 @@ static int unflatten_view(const unflatten_args *a, moth_layout *y) {
                      moth_str_ints(a->ctx, a->sizes.n, a->sizes.at), y->ndim - 1 + part.ndim,
                      moth_str(a->input), MOTH_MAX_DIMS);
   int64_t step = y->stride[dim];
-  moth_make_room(y, dim + 1, part.ndim - 1);
+  moth_shift_dims(y, dim + 1, part.ndim - 1);
   for (int32_t d = part.ndim - 1; d >= 0; d--) {
     y->shape[dim + d] = part.shape[d];
     y->stride[dim + d] = step;
@@ -215,7 +215,7 @@ static int squeeze_view(const squeeze_args *a, moth_layout *y) {
   if (status) return status;
   if (a->dim.at && a->dim.n == 0) return MOTH_OK; /* an empty list means no dimension */
   for (int32_t d = y->ndim - 1; d >= 0; d--)
-    if ((mask >> d & 1u) && y->shape[d] == 1) moth_make_room(y, d + 1, -1);
+    if ((mask >> d & 1u) && y->shape[d] == 1) moth_shift_dims(y, d + 1, -1);
   return MOTH_OK;
 }
 
@@ -237,7 +237,7 @@ static int unsqueeze_view(const unsqueeze_args *a, moth_layout *y) {
   if (status) return status;
   int64_t step = 1;
   if (dim < y->ndim && moth_mul_overflow(y->shape[dim], y->stride[dim], &step)) step = 1;
-  moth_make_room(y, dim, 1);
+  moth_shift_dims(y, dim, 1);
   y->shape[dim] = 1;
   y->stride[dim] = step;
   return MOTH_OK;

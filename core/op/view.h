@@ -150,7 +150,7 @@ MOTH_ARGS(chunk, CHUNK)
 
 /* Moves dimension `dim` and the following ones n positions back, to insert dimensions. If n is
 ** negative, removes dimensions. */
-void moth_make_room(moth_layout *y, int32_t dim, int32_t n);
+void moth_shift_dims(moth_layout *y, int32_t dim, int32_t n);
 
 /* Adds x to the history of *y, although the value of *y does not depend on x: a backward pass then
 ** gives zeros for x instead of an error. Does nothing if no gradient is needed. */

@@ -132,7 +132,7 @@ describe("a module", function()
   it("shows the number of its channels", function()
     refuses(function() return (nn.BatchNorm2d(3)(moth.randn(2, 4, 5, 5))) end,
       "in BatchNorm2d: bad argument 'input' to 'batch_norm' (f32 (2, 4, 5, 5) has 4 channels, "
-      .. "the running statistics are of 3)")
+      .. "but the running statistics have 3)")
   end)
 
   it("accepts tensors, not tables, as parameters", function()

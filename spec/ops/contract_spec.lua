@@ -80,7 +80,7 @@ describe("products with an addend", function()
   it("broadcast the addend to the product, never the product to the addend", function()
     assert.same({{3, 4}, {3, 4}}, moth.addmm(t{1, 2}:float(), one, one):tolist())
     assert.has_error_like(function() return (moth.addmm(moth.ones(3, 2), moth.ones(1, 2), one)) end,
-      "'input' to 'addmm' %(f32 %(3, 2%) does not broadcast")
+      "'input' to 'addmm' %(f32 %(3, 2%) cannot be broadcast")
   end)
   it("accept integers, with integer factors only", function()
     local i = moth.tensor{{1LL, 2LL}, {3LL, 4LL}}
