@@ -352,7 +352,7 @@ describe("a captured step whose modules change", function()
       expect(step, net, 4)
       layer:load_state_dict({weight = moth.zeros(2, 3), bias = moth.ones(2)}, {assign = true})
       expect(step, net, 5)
-      nn.Linear(3, 2).weight = nn.Parameter(moth.ones(2, 3)) -- a hook of another module
+      nn.Linear(3, 2).weight = nn.Parameter(moth.ones(2, 3)) -- a parameter of another module
       expect(step, net, 5)
     end)
 

@@ -408,7 +408,7 @@ local function conditions(rows)
       add(("Moth %s, on %s"):format(tostring(row.moth), row.gpu))
     end
   end
-  local low, high -- notes about clocks
+  local low, high -- the range of clocks
   for _, row in ipairs(rows) do
     local mhz = number_in(row, "sm_mhz")
     low, high = mhz and math.min(mhz, low or mhz) or low, mhz and math.max(mhz, high or mhz) or high
