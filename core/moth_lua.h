@@ -36,7 +36,7 @@ const char *moth_header(void);
 /* moth_open in the caller's memory, of moth_open_size() bytes. It must outlive every use of the
 ** context: calls after moth_close are errors. */
 size_t moth_open_size(void);
-moth_ctx *moth_open_at(void *room);
+moth_ctx *moth_open_at(void *memory);
 /* The finalizer of an object that shows that Lua has collected: the next call returns MOTH_WANT. */
 void moth_tick(moth_ctx **anchor);
 moth_ctx *moth_tick_arm(moth_ctx *ctx); /* counts one more such object; returns ctx */
@@ -183,7 +183,7 @@ int32_t moth_file_save(moth_ctx *ctx, const moth_text *path, const moth_piece *p
 /* ---- devices and settings ---- */
 
 /* What the plugin found, in lines "driver\t13.0". Fails if there is no plugin. */
-int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room);
+int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t size);
 int32_t moth_device_limit(moth_ctx *ctx, int32_t device, int64_t bytes); /* 0: no limit */
 int32_t moth_device_reset_peak(moth_ctx *ctx, int32_t device);
 int32_t moth_device_empty_cache(moth_ctx *ctx, int32_t device);

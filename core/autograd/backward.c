@@ -234,9 +234,9 @@ static void free_task(moth_task *t) {
     moth_tensor_release(t->requested[i].grad);
     moth_node_release(t->requested[i].node);
   }
-  moth_dealloc(ctx, t->requested, t->requested_room * (int64_t)sizeof *t->requested);
-  moth_dealloc(ctx, t->path, t->path_room * (int64_t)sizeof *t->path);
-  moth_task_room_free(t);
+  moth_dealloc(ctx, t->requested, t->requested_capacity * (int64_t)sizeof *t->requested);
+  moth_dealloc(ctx, t->path, t->path_capacity * (int64_t)sizeof *t->path);
+  moth_task_entries_free(t);
   if (ctx->profile) moth_profile_leave(ctx, t->event, ctx->error.code);
   moth_dealloc(ctx, t, sizeof *t);
   ctx->mem.live_tasks--;

@@ -29,12 +29,12 @@ struct moth_task {
   uint32_t id, flags;
   task_entry *entries; /* a pool; heap has indices of the pending entries */
   uint32_t *heap, *free;
-  uint32_t nentries, nheap, nfree, room;
+  uint32_t nentries, nheap, nfree, capacity;
   task_requested *requested;
-  uint32_t nrequested, requested_room;
+  uint32_t nrequested, requested_capacity;
   uint64_t least; /* a lower bound of the requested inputs' ids */
   uint64_t *path; /* with requested inputs: ascending ids of the nodes in paths to them */
-  int64_t npath, path_room;
+  int64_t npath, path_capacity;
   bool strays;    /* another task has overwritten the cached entry of a pending node */
   uint32_t ndeferred; /* entries with deferred products */
   uint64_t event; /* of a profile, or 0 */
@@ -49,7 +49,7 @@ struct moth_task {
 
 moth_task *moth_task_new(moth_ctx *ctx, uint32_t nrequested, uint32_t flags);
 moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* returns NULL with the error set */
-void moth_task_room_free(moth_task *t);                /* frees its entries */
+void moth_task_entries_free(moth_task *t);                /* frees its entries */
 /* Finds or makes the entry of n. Returns NULL with the error set. */
 task_entry *moth_task_enter(moth_task *t, moth_node *n);
 task_entry *moth_task_entry(const moth_task *t, const moth_node *n); /* or NULL */

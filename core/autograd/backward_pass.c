@@ -13,32 +13,32 @@
 
 #include "op/arith.h"
 
-#define TASK_ROOM 32
+#define TASK_ENTRIES 32
 
 /* -- memory -- */
 
-static int64_t pool_bytes(uint32_t room) {
-  return room * (int64_t)(sizeof(task_entry) + 2 * sizeof(uint32_t));
+static int64_t pool_bytes(uint32_t capacity) {
+  return capacity * (int64_t)(sizeof(task_entry) + 2 * sizeof(uint32_t));
 }
 
-static void pool_lay_out(moth_task *t, char *block, uint32_t room) {
+static void pool_lay_out(moth_task *t, char *block, uint32_t capacity) {
   t->entries = (task_entry *)(void *)block;
-  t->heap = (uint32_t *)(void *)(block + room * sizeof(task_entry));
-  t->free = t->heap + room;
-  t->room = room;
+  t->heap = (uint32_t *)(void *)(block + capacity * sizeof(task_entry));
+  t->free = t->heap + capacity;
+  t->capacity = capacity;
 }
 
 static int grow(moth_task *t) {
   moth_task old = *t;
-  char *block = moth_alloc(t->ctx, pool_bytes(t->room * 2));
+  char *block = moth_alloc(t->ctx, pool_bytes(t->capacity * 2));
   if (!block) return t->ctx->error.code;
-  pool_lay_out(t, block, t->room * 2);
+  pool_lay_out(t, block, t->capacity * 2);
   memcpy(t->entries, old.entries, old.nentries * sizeof *t->entries);
   memcpy(t->heap, old.heap, old.nheap * sizeof *t->heap);
   memcpy(t->free, old.free, old.nfree * sizeof *t->free);
   for (uint32_t i = 0; i < t->nentries; i++) /* a single gradient is stored in the entry itself */
     if (t->entries[i].dys == &old.entries[i].one) t->entries[i].dys = &t->entries[i].one;
-  moth_dealloc(t->ctx, old.entries, pool_bytes(old.room));
+  moth_dealloc(t->ctx, old.entries, pool_bytes(old.capacity));
   return MOTH_OK;
 }
 
@@ -94,7 +94,7 @@ static void take_over(const moth_task *t, const moth_node *n) {
 static uint32_t enter(moth_task *t, moth_node *n) {
   uint32_t i = find(t, n);
   if (i != UINT32_MAX) return i;
-  if (!t->nfree && t->nentries == t->room && grow(t)) return UINT32_MAX;
+  if (!t->nfree && t->nentries == t->capacity && grow(t)) return UINT32_MAX;
   i = t->nfree ? t->free[--t->nfree] : t->nentries++;
   task_entry *e = &t->entries[i];
   *e = (task_entry){.node = n};
@@ -176,13 +176,14 @@ moth_task *moth_task_find(moth_ctx *ctx, uint32_t id) {
 moth_task *moth_task_new(moth_ctx *ctx, uint32_t nrequested, uint32_t flags) {
   moth_task *t = moth_alloc(ctx, sizeof *t);
   if (!t) return NULL;
-  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX, .requested_room = nrequested};
-  char *block = moth_alloc(ctx, pool_bytes(TASK_ROOM));
-  if (block) pool_lay_out(t, block, TASK_ROOM);
+  *t = (moth_task){.ctx = ctx, .flags = flags, .least = UINT64_MAX,
+                   .requested_capacity = nrequested};
+  char *block = moth_alloc(ctx, pool_bytes(TASK_ENTRIES));
+  if (block) pool_lay_out(t, block, TASK_ENTRIES);
   if (block && nrequested)
     t->requested = moth_alloc(ctx, nrequested * (int64_t)sizeof *t->requested);
   if (!block || (nrequested && !t->requested)) {
-    moth_dealloc(ctx, block, pool_bytes(TASK_ROOM));
+    moth_dealloc(ctx, block, pool_bytes(TASK_ENTRIES));
     moth_dealloc(ctx, t, sizeof *t);
     return NULL;
   }
@@ -194,6 +195,6 @@ moth_task *moth_task_new(moth_ctx *ctx, uint32_t nrequested, uint32_t flags) {
   return t;
 }
 
-void moth_task_room_free(moth_task *t) {
-  moth_dealloc(t->ctx, t->entries, pool_bytes(t->room));
+void moth_task_entries_free(moth_task *t) {
+  moth_dealloc(t->ctx, t->entries, pool_bytes(t->capacity));
 }

@@ -111,18 +111,19 @@ static int give(const moth_checkpoint *from, const moth_checkpoint *to) {
 
 /* -- begin and end -- */
 
-#define MOST 64
+#define MAX_INPUTS 64
 
 int32_t moth_checkpoint_begin(moth_ctx *ctx, const moth_handle *inputs, uint32_t ninputs,
                               int32_t kind, uint64_t *id) {
   MOTH_NEED(ctx, (inputs || !ninputs) && id, MOTH_E_ARG);
   MOTH_NOTICE(ctx, OTHER);
-  moth_tensor *x[MOST];
+  moth_tensor *x[MAX_INPUTS];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   if (ctx->closed) return moth_fail_closed(ctx);
-  if (ninputs > MOST)
-    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a checkpoint of more than %d tensors", MOST);
+  if (ninputs > MAX_INPUTS)
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a checkpoint of more than %d tensors",
+                     MAX_INPUTS);
   for (uint32_t i = 0; i < ninputs; i++) {
     x[i] = moth_resolve(ctx, &inputs[i], NULL);
     if (!x[i]) return ctx->error.code;

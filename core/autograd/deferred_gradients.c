@@ -14,14 +14,14 @@
 #include "op/matmul.h"
 #include "op/reduce.h"
 
-/* MOST: deferred products of a weight. A weight has at least SMALL times the elements of its
-** operands. */
-enum { MOST = 64, SMALL = 8 };
+/* MAX_DEFERRED: deferred products of a weight. A weight has at least MIN_WEIGHT_RATIO times the
+** elements of its operands. */
+enum { MAX_DEFERRED = 64, MIN_WEIGHT_RATIO = 8 };
 
 struct deferred {
   uint32_t n;
   int64_t numel; /* of all operands; a bias has only `a` */
-  moth_tensor *a[MOST], *b[MOST];
+  moth_tensor *a[MAX_DEFERRED], *b[MAX_DEFERRED];
 };
 
 static void release(struct deferred *w) {
@@ -85,17 +85,17 @@ int moth_deferred_add_all(moth_task *t) {
 static bool is_small(const moth_tensor *x, const moth_tensor *weight) {
   int64_t bytes = weight->l.numel * moth_dtype_size[weight->l.dtype];
   return x->l.dtype == weight->l.dtype && x->l.ndim > 0 && x->storage->nbytes <= bytes &&
-         x->l.numel <= weight->l.numel / (2 * SMALL);
+         x->l.numel <= weight->l.numel / (2 * MIN_WEIGHT_RATIO);
 }
 
 /* May products for the gradient of `input` be deferred at all? */
-static bool may_wait(const moth_grad *g, const moth_tensor *input) {
+static bool may_defer(const moth_grad *g, const moth_tensor *input) {
   const moth_edge *to = &g->edges[input->arg];
   return !g->ctx->grad_mode && !g->ctx->anomaly && to->node->nout == 1 && !g->dx[input->arg];
 }
 
 /* Defers the product of a and b, until the operands have more than `most` elements. */
-static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b,
+static int defer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b,
                    int64_t most) {
   moth_task *t = g->task;
   const moth_edge *to = &g->edges[input->arg];
@@ -110,7 +110,7 @@ static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_
   }
   struct deferred *at = e->deferred;
   int64_t numel = a->l.numel + (b ? b->l.numel : 0);
-  if (at->n == MOST || at->numel + numel > most || (at->n && !at->b[0] != !b)) {
+  if (at->n == MAX_DEFERRED || at->numel + numel > most || (at->n && !at->b[0] != !b)) {
     int status = add(t, e);
     if (status) return status;
   }
@@ -121,10 +121,10 @@ static int put_off(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_
 }
 
 /* Is the product of a and b, for a weight, deferred? */
-static bool waits(const moth_grad *g, const moth_tensor *weight, const moth_tensor *a,
+static bool defers(const moth_grad *g, const moth_tensor *weight, const moth_tensor *a,
                   const moth_tensor *b) {
   const moth_layout *w = &weight->l;
-  return may_wait(g, weight) && w->ndim == 2 && w->numel > 0 && is_small(a, weight) &&
+  return may_defer(g, weight) && w->ndim == 2 && w->numel > 0 && is_small(a, weight) &&
          is_small(b, weight) && w->shape[0] == a->l.shape[a->l.ndim - 1] &&
          w->shape[1] == b->l.shape[b->l.ndim - 1] && a->l.ndim == b->l.ndim &&
          a->l.numel / w->shape[0] == b->l.numel / w->shape[1];
@@ -135,7 +135,7 @@ bool moth_flow_both(moth_grad *g, const moth_tensor *weight, const moth_tensor *
   moth_tensor *out[MOTH_MAX_OUTPUTS] = {NULL};
   if (g->status || !a || !a->l.device || !moth_is_float(a->l.dtype) || a->l.ndim < 2 ||
       a->l.dtype != x->l.dtype || g->ctx->grad_mode || !moth_wants(g, weight) ||
-      !moth_wants(g, bias) || waits(g, weight, a, x))
+      !moth_wants(g, bias) || defers(g, weight, a, x))
     return false;
   g->status = moth_run(&moth_op_outer_sum_rows,
                        &(outer_sum_rows_args){.ctx = g->ctx, .input = a, .other = x}, out);
@@ -147,15 +147,15 @@ bool moth_flow_both(moth_grad *g, const moth_tensor *weight, const moth_tensor *
 
 int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b) {
   if (g->status || !a || !b || !moth_wants(g, input)) return g->status;
-  if (waits(g, input, a, b)) return g->status = put_off(g, input, a, b, input->l.numel);
+  if (defers(g, input, a, b)) return g->status = defer(g, input, a, b, input->l.numel);
   return moth_flow(g, input, GRAD(g, outer_sum, .input = a, .other = b));
 }
 
 int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
                    moth_tensor *a) {
   if (g->status || !a || !moth_wants(g, bias)) return g->status;
-  if (may_wait(g, bias) && bias->l.ndim == 1 && bias->l.numel > 0 && a->l.ndim == 2 &&
+  if (may_defer(g, bias) && bias->l.ndim == 1 && bias->l.numel > 0 && a->l.ndim == 2 &&
       a->l.shape[1] == bias->l.numel && bias->l.dtype == weight->l.dtype && is_small(a, weight))
-    return g->status = put_off(g, bias, a, NULL, weight->l.numel);
+    return g->status = defer(g, bias, a, NULL, weight->l.numel);
   return moth_flow(g, bias, a);
 }

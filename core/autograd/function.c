@@ -68,8 +68,8 @@ static int resolve_all(moth_ctx *ctx, const moth_handle *h, uint32_t n, moth_ten
   return MOTH_OK;
 }
 
-#define FUNCTION_ROOM 63
-#define FRESH (UINT64_C(1) << FUNCTION_ROOM) /* in nondiff: the outputs share no bytes with other
+#define FUNCTION_MAX 63
+#define FRESH (UINT64_C(1) << FUNCTION_MAX) /* in nondiff: the outputs share no bytes with other
                                              ** tensors, so they may be written in place as results
                                              ** of ops */
 
@@ -79,13 +79,13 @@ int32_t moth_function(moth_ctx *ctx, const char *name, const moth_handle *inputs
   MOTH_NEED(ctx, name && (inputs || !ninputs) && (outputs || !noutputs) && (saved || !nsaved) &&
              node, MOTH_E_ARG);
   MOTH_NOTICE(ctx, OTHER);
-  moth_tensor *in[FUNCTION_ROOM], *out[FUNCTION_ROOM], *kept[FUNCTION_ROOM];
+  moth_tensor *in[FUNCTION_MAX], *out[FUNCTION_MAX], *kept[FUNCTION_MAX];
   moth_error_clear(ctx);
   moth_settle_modes(ctx);
   *node = 0;
-  if (ninputs > FUNCTION_ROOM || noutputs > FUNCTION_ROOM || nsaved > FUNCTION_ROOM)
+  if (ninputs > FUNCTION_MAX || noutputs > FUNCTION_MAX || nsaved > FUNCTION_MAX)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "a Function with more than %d tensors",
-                     FUNCTION_ROOM);
+                     FUNCTION_MAX);
   int status = resolve_all(ctx, inputs, ninputs, in);
   if (!status) status = resolve_all(ctx, outputs, noutputs, out);
   if (!status) status = resolve_all(ctx, saved, nsaved, kept);

@@ -28,11 +28,11 @@ moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take) {
     if (!g->status) g->status = g->ctx->error.code;
     return NULL;
   }
-  moth_results pool = {g->ctx, g->pool, g->npool, g->pool_room};
+  moth_results pool = {g->ctx, g->pool, g->npool, g->pool_capacity};
   int status = moth_results_push(&pool, take);
   g->pool = pool.at;
   g->npool = pool.n;
-  g->pool_room = pool.room;
+  g->pool_capacity = pool.capacity;
   if (!status) return take;
   g->status = status;
   return NULL;
@@ -55,12 +55,12 @@ moth_tensor *moth_grad_run_over(moth_grad *g, const moth_op *op, const void *arg
   return g->status ? NULL : moth_grad_own(g, moth_tensor_retain(dy));
 }
 
-#define WORTH_SPENDING 4096 /* bytes */
+#define MIN_SPENT_BYTES 4096 /* bytes */
 
 void moth_spent(moth_grad *g, moth_tensor *input) {
   moth_saved *s = moth_node_in(g->node, input->arg);
   if (g->status || !g->last || input->refs > 1 || !input->storage || !s->storage ||
-      s->storage->nbytes < WORTH_SPENDING)
+      s->storage->nbytes < MIN_SPENT_BYTES)
     return;
   moth_storage_release(g->ctx, s->storage);
   moth_storage_release(g->ctx, input->storage);
@@ -177,7 +177,7 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
 }
 
 /* Does only the op that made input, which casts the gradient itself, read the gradient? */
-static bool goes_uncast(const moth_grad *g, const moth_tensor *input, const moth_tensor *dx) {
+static bool may_flow_uncast(const moth_grad *g, const moth_tensor *input, const moth_tensor *dx) {
   const moth_node *n = g->edges[input->arg].node;
   if (g->ctx->grad_mode || g->ctx->anomaly || !moth_is_half(dx->l.dtype) ||
       input->l.dtype != MOTH_F32 || n->flags & MOTH_N_HOOKED || n->retains || !n->op ||
@@ -190,7 +190,7 @@ static bool goes_uncast(const moth_grad *g, const moth_tensor *input, const moth
 
 int moth_flow_uncast(moth_grad *g, const moth_tensor *input, moth_tensor *dx) {
   if (g->status || !g->task || !moth_wants(g, input) || g->dx[input->arg] ||
-      !goes_uncast(g, input, dx))
+      !may_flow_uncast(g, input, dx))
     return moth_flow(g, input, dx);
   g->dx[input->arg] = moth_tensor_retain(dx);
   return MOTH_OK;
@@ -233,17 +233,17 @@ static int open_outputs(moth_grad *g, moth_node *n) {
 
 static void grad_close(moth_grad *g, int64_t list_bytes, void *list) {
   while (g->npool) moth_tensor_release(g->pool[--g->npool]);
-  moth_dealloc(g->ctx, g->pool, g->pool_room * (int64_t)sizeof(moth_tensor *));
+  moth_dealloc(g->ctx, g->pool, g->pool_capacity * (int64_t)sizeof(moth_tensor *));
   moth_dealloc(g->ctx, list, list_bytes);
 }
 
 /* Points the list arguments of `args` to memory for their tensors. */
-static void spread_lists(const moth_op *op, void *args, moth_tensor **room) {
+static void place_lists(const moth_op *op, void *args, moth_tensor **space) {
   for (uint32_t i = 0; i < op->nrows; i++)
     if (moth_kind_is_list(op->kinds[i])) {
       moth_tensors *list = (moth_tensors *)(void *)moth_arg_at(op, args, i);
-      list->at = room;
-      room += list->n;
+      list->at = space;
+      space += list->n;
     }
 }
 
@@ -291,7 +291,7 @@ int moth_node_run(moth_node *n, moth_task *task, moth_tensor **dys, moth_tensor 
                  .nin = n->nin, .task = task, .edges = n->edges, .node = n,
                  .last = task && !(task->flags & MOTH_RETAIN_GRAPH) && !ctx->grad_mode};
   memcpy(&args, n->args, n->op->size);
-  spread_lists(n->op, &args, list);
+  place_lists(n->op, &args, list);
   if (!open_inputs(&g, n, &args) && !open_outputs(&g, n)) {
     int status = n->op->grad(&args, &g);
     if (!g.status) g.status = status;

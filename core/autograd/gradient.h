@@ -19,7 +19,7 @@ struct moth_grad {
   struct moth_task *task; /* the pass; where its gradients are accumulated */
   const struct moth_edge *edges;
   moth_tensor **pool; /* temporaries, released after the gradient */
-  uint32_t npool, pool_room;
+  uint32_t npool, pool_capacity;
   struct moth_node *node;
   bool last; /* no later pass needs this graph: saved tensors may be freed after their last use */
 };

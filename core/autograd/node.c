@@ -14,7 +14,7 @@
 static int add_to_checkpoint(moth_node *n) {
   moth_ctx *ctx = n->ctx;
   moth_checkpoint *r = ctx->checkpoint->args;
-  const int status = moth_grow(ctx, &r->members, r->n, &r->room, sizeof *r->members);
+  const int status = moth_grow(ctx, &r->members, r->n, &r->capacity, sizeof *r->members);
   if (status) return status;
   n->checkpoint = moth_node_retain(ctx->checkpoint);
   n->place = r->n;
@@ -39,9 +39,9 @@ void moth_checkpoint_leave(moth_node *n) {
 moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t nout, int32_t ndim,
                          int64_t nargs) {
   const uint32_t count = nin + nsaved + nout;
-  const uint32_t room = (uint32_t)(sizeof(moth_saved) + 2 * (size_t)ndim * sizeof(int64_t));
+  const uint32_t saved_size = (uint32_t)(sizeof(moth_saved) + 2 * (size_t)ndim * sizeof(int64_t));
   int64_t edges = sizeof(moth_node), saved = edges + nin * (int64_t)sizeof(moth_edge);
-  int64_t args = saved + (int64_t)count * room, bytes = args + nargs;
+  int64_t args = saved + (int64_t)count * saved_size, bytes = args + nargs;
   char *block = moth_alloc(ctx, bytes);
   if (!block) return NULL;
   moth_node *n = (moth_node *)(void *)block;
@@ -59,7 +59,7 @@ moth_node *moth_node_new(moth_ctx *ctx, uint32_t nin, uint32_t nsaved, uint32_t 
   n->nin = nin;
   n->nsaved = nsaved;
   n->nout = nout;
-  n->room = room;
+  n->saved_size = saved_size;
   n->edges = (moth_edge *)(void *)(block + edges);
   n->saved = block + saved;
   n->args = nargs ? block + args : NULL;
@@ -91,7 +91,7 @@ void moth_node_forget(moth_node *n) {
 /* Lua keeps values under the ids of nodes that it knows. Lists the id for Lua's next sweep. */
 static void list_dead(moth_ctx *ctx, uint64_t id) {
   const int32_t code = ctx->error.code;
-  if (!moth_grow(ctx, &ctx->dead_ids, ctx->ndead_ids, &ctx->dead_room, sizeof id))
+  if (!moth_grow(ctx, &ctx->dead_ids, ctx->ndead_ids, &ctx->dead_capacity, sizeof id))
     ctx->dead_ids[ctx->ndead_ids++] = id; /* else its values stay until the context closes */
   ctx->error.code = code;
 }
@@ -112,7 +112,7 @@ static void bury(moth_node *n) {
   free_lists(n);
   if (n->flags & MOTH_N_CHECKPOINT) {
     moth_checkpoint *r = n->args;
-    moth_dealloc(ctx, r->members, (int64_t)(r->room * sizeof *r->members));
+    moth_dealloc(ctx, r->members, (int64_t)(r->capacity * sizeof *r->members));
   }
   for (uint32_t i = 0; i < n->nin; i++) moth_node_release(n->edges[i].node);
   if (n->retains) {

@@ -12,12 +12,12 @@
 
 typedef struct seen_list {
   moth_node **at;
-  uint32_t n, room;
+  uint32_t n, capacity;
 } seen_list;
 
 static int see(moth_ctx *ctx, seen_list *seen, moth_node *n) {
   if (n->flags & MOTH_N_SEEN) return MOTH_OK;
-  if (moth_grow(ctx, &seen->at, seen->n, &seen->room, sizeof n)) return ctx->error.code;
+  if (moth_grow(ctx, &seen->at, seen->n, &seen->capacity, sizeof n)) return ctx->error.code;
   n->flags |= MOTH_N_SEEN;
   seen->at[seen->n++] = n;
   return MOTH_OK;
@@ -64,8 +64,8 @@ int moth_requested_find(moth_task *t) {
   for (int64_t i = 0; i < seen.n; i++) seen.at[i]->flags &= ~marks;
   for (uint32_t i = 0; i < t->nrequested; i++) t->requested[i].node->flags &= ~marks;
   t->path = path;
-  t->path_room = path ? seen.n + 1 : 0;
-  moth_dealloc(t->ctx, seen.at, seen.room * (int64_t)sizeof *seen.at);
+  t->path_capacity = path ? seen.n + 1 : 0;
+  moth_dealloc(t->ctx, seen.at, seen.capacity * (int64_t)sizeof *seen.at);
   return status;
 }
 

@@ -14,8 +14,8 @@
 #include "op/copy.h"
 #include "op/create.h"
 
-enum { MOST = 16 };
-#define WORTH_SLICES ((int64_t)64 << 10) /* bytes; on the CPU calls for less cost more than zeros */
+enum { MAX_RANGES = 16 };
+#define MIN_SLICED_BYTES ((int64_t)64 << 10) /* on the CPU, smaller zeros cost less than calls */
 
 typedef struct range {
   int64_t from, to;
@@ -24,7 +24,7 @@ typedef struct range {
 struct moth_slices { /* the written ranges of an entry's gradient, sorted and disjoint */
   int32_t dim;
   uint32_t n;
-  range of[MOST];
+  range of[MAX_RANGES];
 };
 
 bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input) {
@@ -74,7 +74,7 @@ static bool join(struct moth_slices *p, range r) {
   } else if (behind) {
     p->of[i].from = r.from;
   } else {
-    if (p->n == MOST) return false;
+    if (p->n == MAX_RANGES) return false;
     memmove(&p->of[i + 1], &p->of[i], (p->n++ - i) * sizeof *p->of);
     p->of[i] = r;
   }
@@ -149,7 +149,7 @@ static int begin(moth_grad *g, const moth_edge *to, const moth_layout *whole,
   int32_t d = 0;
   const int64_t bytes = whole->numel * moth_dtype_size[g->dy->l.dtype];
   if (to->node->nout != 1 || g->dy->l.dtype != whole->dtype || whole->offset ||
-      (!g->dy->l.device && bytes < WORTH_SLICES))
+      (!g->dy->l.device && bytes < MIN_SLICED_BYTES))
     return MOTH_OK;
   while (d < whole->ndim && !(whole->shape[d] > 1 && is_range(whole, part, d, &r))) d++;
   if (d == whole->ndim) return MOTH_OK;
@@ -166,7 +166,7 @@ static int begin(moth_grad *g, const moth_edge *to, const moth_layout *whole,
 }
 
 /* Does x have the shape and strides of `whole`? */
-static bool lies_like(const moth_tensor *x, const moth_layout *whole) {
+static bool same_layout(const moth_tensor *x, const moth_layout *whole) {
   if (!moth_shape_same(&x->l, whole)) return false;
   for (int32_t d = 0; d < whole->ndim; d++)
     if (whole->shape[d] > 1 && x->l.stride[d] != whole->stride[d]) return false;
@@ -180,7 +180,7 @@ static int add_part(moth_grad *g, const moth_edge *to, task_entry *e, const moth
   moth_layout l = *part;
   range r;
   if (e->deferred || sum->refs > 1 || !moth_storage_unique(sum->storage) ||
-      !lies_like(sum, whole) || sum->l.dtype != g->dy->l.dtype)
+      !same_layout(sum, whole) || sum->l.dtype != g->dy->l.dtype)
     return MOTH_OK;
   l.dtype = sum->l.dtype;
   l.device = sum->l.device;

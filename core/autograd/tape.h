@@ -53,7 +53,7 @@ struct moth_node {
   char *name;             /* a Function's, owned */
   void *args;             /* the op's arguments; tensor fields are unused, lists owned */
   uint32_t nin, nout, nsaved;
-  uint32_t room;          /* bytes of each moth_saved */
+  uint32_t saved_size;    /* bytes of each moth_saved */
   moth_edge *edges;       /* nin edges */
   char *saved;            /* nin + nsaved + nout structs moth_saved, see moth_node_in */
   moth_node **retains;    /* nout leaves with the .grad of results, or NULL */
@@ -77,7 +77,7 @@ struct moth_node {
 /* The saved tensors of a node: its inputs, the nsaved others of a Function, its results. The result
 ** of a leaf is the layout of its gradient. */
 static inline moth_saved *moth_node_saved(const moth_node *n, uint32_t k) {
-  return (moth_saved *)(void *)(n->saved + (size_t)k * n->room);
+  return (moth_saved *)(void *)(n->saved + (size_t)k * n->saved_size);
 }
 static inline moth_saved *moth_node_in(const moth_node *n, uint32_t i) {
   return moth_node_saved(n, i);
@@ -194,7 +194,7 @@ static inline bool moth_next_input(moth_cursor *c) {
 typedef struct moth_checkpoint { /* args of a node with MOTH_N_CHECKPOINT */
   moth_node *outer;    /* the enclosing checkpoint, counted; used until this one ends */
   moth_node **members; /* NULL: freed, or not emptied */
-  uint32_t n, room;
+  uint32_t n, capacity;
   bool again;          /* the second run: members are counted */
   bool packs;          /* the host packs the saved tensors in order: */
   uint32_t packed, slot; /* the next member and its next saved tensor */

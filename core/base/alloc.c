@@ -31,7 +31,7 @@
 #endif
 
 #define HUGE_PAGE ((int64_t)2 << 20)
-#define LARGEST ((int64_t)1 << 37)
+#define MAX_BLOCK_BYTES ((int64_t)1 << 37)
 #define SMALL_CLASSES 113         /* sizes up to MOTH_INLINE_BLOCK */
 #define PAGED ((int64_t)1 << 16)  /* the smallest block whose pages are returned separately */
 #define SPARE ((int64_t)32 << 20) /* bytes that may be cached in any case */
@@ -171,7 +171,7 @@ static void note_use(moth_ctx *ctx, int64_t more) {
 }
 
 /* Called before a block of `size` bytes is allocated from the system. */
-static void make_room(moth_ctx *ctx, int64_t size) {
+static void trim_for(moth_ctx *ctx, int64_t size) {
   moth_cache *k = &ctx->cache;
   k->passed += size;
   if (k->held + size <= bound(ctx)) return;
@@ -215,7 +215,7 @@ void *moth_alloc_block(moth_ctx *ctx, int64_t nbytes) {
     moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory (as asked for by a test)");
     return NULL;
   }
-  if (nbytes < 0 || nbytes > LARGEST) {
+  if (nbytes < 0 || nbytes > MAX_BLOCK_BYTES) {
     moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory: %lld bytes asked for", (long long)nbytes);
     return NULL;
   }
@@ -228,7 +228,7 @@ void *moth_alloc_block(moth_ctx *ctx, int64_t nbytes) {
   }
   ctx->mem.allocations++;
   int64_t size = block_size(nbytes);
-  make_room(ctx, size);
+  trim_for(ctx, size);
   block = block_new(size);
   if (!block) {
     moth_empty_cache(ctx);
@@ -260,17 +260,17 @@ void moth_dealloc_block(moth_ctx *ctx, void *block, int64_t nbytes) {
   if (limit > 0 && ctx->cache.held > limit) trim(ctx, limit);
 }
 
-int moth_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size) {
+int moth_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *capacity, size_t size) {
   void *old;
-  if (n < *room) return MOTH_OK;
-  const uint32_t more = *room ? *room * 2 : 32;
+  if (n < *capacity) return MOTH_OK;
+  const uint32_t more = *capacity ? *capacity * 2 : 32;
   void *block = moth_alloc(ctx, (int64_t)(more * size));
   if (!block) return ctx->error.code;
   memcpy(&old, list, sizeof old);
   if (n) memcpy(block, old, n * size);
-  moth_dealloc(ctx, old, (int64_t)(*room * size));
+  moth_dealloc(ctx, old, (int64_t)(*capacity * size));
   memcpy(list, &block, sizeof block);
-  *room = more;
+  *capacity = more;
   return MOTH_OK;
 }
 

@@ -49,7 +49,7 @@ static inline void moth_dealloc(moth_ctx *ctx, void *block, int64_t nbytes) {
 
 /* Grows the list at *list, which holds n elements of `size` bytes, to a capacity of at least n + 1.
 ** *list is NULL where *capacity is 0. */
-int moth_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *room, size_t size);
+int moth_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *capacity, size_t size);
 
 void moth_keep_blocks(moth_ctx *ctx, bool keep);
 int64_t moth_cached_bytes(const moth_ctx *ctx);

@@ -27,7 +27,7 @@ typedef struct moth_frame { /* an open scope */
 #define MOTH_CLASSES 256   /* size classes of the block cache */
 #define MOTH_ALIGN 64      /* alignment of blocks and of a context */
 #define MOTH_STR_RING 8    /* texts for messages that can be in use at once */
-#define MOTH_STR_ROOM 192
+#define MOTH_STR_SIZE 192
 #define MOTH_NUMBER_SLOTS 4
 
 typedef struct moth_chain { /* free blocks of one size class; each begins with the next one */
@@ -50,7 +50,7 @@ typedef struct moth_error_state {
   uint64_t node, storage; /* for backward errors; storage: changed since `version` */
   uint32_t version;
   const char *op; /* the op that the user called */
-  char op_room[64];
+  char op_copy[64];
   char arg[64];
   char text[1024]; /* positions are between \1 and \2 */
   char shown[1024];
@@ -72,7 +72,7 @@ struct moth_ctx {
   bool closed;
   bool lent; /* the caller owns its memory */
   moth_error_state error;
-  char str[MOTH_STR_RING][MOTH_STR_ROOM];
+  char str[MOTH_STR_RING][MOTH_STR_SIZE];
   uint32_t str_next;
   atomic_int cancel;
   int interrupts; /* the count of process interrupts that this context has seen */
@@ -80,10 +80,10 @@ struct moth_ctx {
   struct moth_profile *profile, *profiled; /* running; stopped but not taken: see profile.h */
 
   moth_entry *slots; /* slot 0 is unused, 1..MOTH_NUMBER_SLOTS are numbers as operands */
-  uint32_t nslots, slot_room, free_slot, live_slots;
+  uint32_t nslots, slot_capacity, free_slot, live_slots;
   uint32_t numbers; /* bit k: slot k holds a number for the next call */
   moth_frame *scopes; /* scope 0 is unused */
-  uint32_t nscopes, scope_room, scope_id, free_scope;
+  uint32_t nscopes, scope_capacity, scope_id, free_scope;
 
   moth_chain blocks[MOTH_CLASSES];
   bool keeps_blocks; /* false while closing, and where a tool checks for use after free */
@@ -116,7 +116,7 @@ struct moth_ctx {
   struct moth_coroutines *coroutines; /* see coroutine.c; NULL: the host has only one */
   uint32_t ncoroutines;               /* coroutines other than the main one with modes or scopes */
   struct moth_cast *casts; /* half-precision copies of leaves, until the autocast region ends */
-  uint32_t ncasts, cast_room;
+  uint32_t ncasts, cast_capacity;
   moth_half_copy half_copy; /* of the last normalization in that region */
   int32_t default_dtype;
   int32_t float32_precision; /* of products on devices: 0 is full precision */
@@ -127,7 +127,7 @@ struct moth_ctx {
   moth_node *leaves; /* leaves with a .grad, chained: a gradient may refer to its leaf */
   bool burying;
   uint64_t *dead_ids;
-  uint32_t ndead_ids, dead_room;
+  uint32_t ndead_ids, dead_capacity;
   moth_node *checkpoint;   /* the innermost running checkpoint, counted, see checkpoint.c */
   struct moth_task *tasks; /* chained */
   uint32_t task_ids;

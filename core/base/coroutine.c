@@ -37,13 +37,13 @@ typedef struct moth_coroutine {
 
 struct moth_coroutines {
   moth_coroutine *at;
-  uint32_t room;
+  uint32_t capacity;
   bool known;             /* the fields below are found */
   bool wide;              /* GC64: references have 8 bytes, else 4 */
   const char *global;     /* global_State */
   const char *main;       /* the main coroutine */
   uint32_t current;       /* offset of cur_L in global_State */
-  uint8_t turns;          /* states seen by the search */
+  uint8_t turns;          /* states that the search has seen */
   bool out[2 * MOST_OFFSETS];
 };
 
@@ -194,7 +194,7 @@ static moth_coroutine *need(moth_ctx *ctx) {
   drop_dead(ctx);
   moth_coroutine *r = find(ctx, state);
   if (r) return r;
-  if (moth_grow(ctx, &c->at, ctx->ncoroutines, &c->room, sizeof *c->at)) return NULL;
+  if (moth_grow(ctx, &c->at, ctx->ncoroutines, &c->capacity, sizeof *c->at)) return NULL;
   r = &c->at[ctx->ncoroutines++];
   *r = (moth_coroutine){.state = state};
   for (int k = 0; k < MOTH_MODES; k++) r->own[k] = MOTH_UNSET;
@@ -209,7 +209,7 @@ static bool in_main(const moth_ctx *ctx) {
 void moth_coroutines_free(moth_ctx *ctx) {
   struct moth_coroutines *c = ctx->coroutines;
   if (!c) return;
-  moth_dealloc(ctx, c->at, c->room * (int64_t)sizeof *c->at);
+  moth_dealloc(ctx, c->at, c->capacity * (int64_t)sizeof *c->at);
   moth_dealloc(ctx, c, sizeof *c);
   ctx->coroutines = NULL;
   ctx->ncoroutines = 0;

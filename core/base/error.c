@@ -34,8 +34,8 @@ void moth_error_clear(moth_ctx *ctx) {
 void moth_error_blame(moth_ctx *ctx, const char *op) { ctx->error.op = op; }
 
 void moth_error_blame_copy(moth_ctx *ctx, const char *op) {
-  snprintf(ctx->error.op_room, sizeof ctx->error.op_room, "%s", op);
-  ctx->error.op = ctx->error.op_room;
+  snprintf(ctx->error.op_copy, sizeof ctx->error.op_copy, "%s", op);
+  ctx->error.op = ctx->error.op_copy;
 }
 
 int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to) {

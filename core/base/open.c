@@ -42,10 +42,10 @@ static moth_ctx *open_in(moth_ctx *ctx, bool lent) {
   ctx->forks = atomic_load(&moth_forks);
   moth_pool_ready(ctx);
   ctx->results.ctx = ctx;
-  ctx->slot_room = 256;
-  ctx->scope_room = 16;
-  ctx->slots = moth_alloc(ctx, (int64_t)(ctx->slot_room * sizeof *ctx->slots));
-  ctx->scopes = moth_alloc(ctx, (int64_t)(ctx->scope_room * sizeof *ctx->scopes));
+  ctx->slot_capacity = 256;
+  ctx->scope_capacity = 16;
+  ctx->slots = moth_alloc(ctx, (int64_t)(ctx->slot_capacity * sizeof *ctx->slots));
+  ctx->scopes = moth_alloc(ctx, (int64_t)(ctx->scope_capacity * sizeof *ctx->scopes));
   if (ctx->slots && ctx->scopes) {
     ctx->nslots = MOTH_NUMBER_SLOTS + 1;
     memset(ctx->slots, 0, ctx->nslots * sizeof *ctx->slots);
@@ -68,9 +68,9 @@ moth_ctx *moth_open(void) {
 
 size_t moth_open_size(void) { return sizeof(moth_ctx) + ALIGN - 1; }
 
-moth_ctx *moth_open_at(void *room) {
-  if (!room) return NULL;
-  return open_in((moth_ctx *)(((uintptr_t)room + ALIGN - 1) / ALIGN * ALIGN), true);
+moth_ctx *moth_open_at(void *memory) {
+  if (!memory) return NULL;
+  return open_in((moth_ctx *)(((uintptr_t)memory + ALIGN - 1) / ALIGN * ALIGN), true);
 }
 
 static void unref(moth_ctx *ctx) {
@@ -102,10 +102,10 @@ void moth_close(moth_ctx *ctx) {
   moth_autocast_forget(ctx);
   moth_fft_forget(ctx);
   moth_tensor_release(ctx->generator);
-  moth_dealloc(ctx, ctx->results.at, (int64_t)(ctx->results.room * sizeof(moth_tensor *)));
-  moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_room * sizeof *ctx->slots));
-  moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_room * sizeof *ctx->scopes));
-  moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_room * sizeof *ctx->dead_ids));
+  moth_dealloc(ctx, ctx->results.at, (int64_t)(ctx->results.capacity * sizeof(moth_tensor *)));
+  moth_dealloc(ctx, ctx->slots, (int64_t)(ctx->slot_capacity * sizeof *ctx->slots));
+  moth_dealloc(ctx, ctx->scopes, (int64_t)(ctx->scope_capacity * sizeof *ctx->scopes));
+  moth_dealloc(ctx, ctx->dead_ids, (int64_t)(ctx->dead_capacity * sizeof *ctx->dead_ids));
   moth_workers_close(ctx);
   moth_devices_close(ctx);
   moth_empty_cache(ctx);
@@ -115,10 +115,10 @@ void moth_close(moth_ctx *ctx) {
   ctx->generator = NULL;
   ctx->results = (moth_results){.ctx = ctx};
   ctx->dead_ids = NULL;
-  ctx->nslots = ctx->slot_room = ctx->scope_room = 1;
+  ctx->nslots = ctx->slot_capacity = ctx->scope_capacity = 1;
   ctx->free_slot = ctx->live_slots = ctx->nscopes = ctx->free_scope = ctx->numbers = 0;
   ctx->base.scope = 0;
-  ctx->ndead_ids = ctx->dead_room = 0;
+  ctx->ndead_ids = ctx->dead_capacity = 0;
   unref(ctx);
 }
 

@@ -71,18 +71,18 @@ void *moth_library_open_alone(const char *path, const char *core) {
   return library;
 }
 
-bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]) {
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_SIZE]) {
   Dl_info self;
   if (!dladdr((void *)(uintptr_t)inside, &self) || !self.dli_fname) return false;
   const char *end = strrchr(self.dli_fname, '/');
-  if (!end || end - self.dli_fname >= MOTH_PATH_ROOM) return false;
+  if (!end || end - self.dli_fname >= MOTH_PATH_SIZE) return false;
   memcpy(folder, self.dli_fname, (size_t)(end - self.dli_fname));
   folder[end - self.dli_fname] = 0;
   return true;
 }
 
-bool moth_program_path(char path[MOTH_PATH_ROOM]) {
-  const ssize_t n = readlink("/proc/self/exe", path, MOTH_PATH_ROOM - 1);
+bool moth_program_path(char path[MOTH_PATH_SIZE]) {
+  const ssize_t n = readlink("/proc/self/exe", path, MOTH_PATH_SIZE - 1);
   path[n > 0 ? n : 0] = 0;
   return n > 0;
 }
@@ -238,7 +238,7 @@ void moth_disk_discard(int fd, const char *path) {
 char *moth_disk_real(const char *path) { return realpath(path, NULL); }
 
 char *moth_disk_link(const char *path) {
-  char name[MOTH_PATH_ROOM];
+  char name[MOTH_PATH_SIZE];
   const ssize_t n = readlink(path, name, sizeof name - 1);
   if (n < 0) return NULL;
   name[n] = 0;

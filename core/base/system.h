@@ -23,7 +23,7 @@ typedef int moth_signals;
 typedef sigset_t moth_signals;
 #endif
 
-#define MOTH_PATH_ROOM 4096 /* size of a buffer for any path */
+#define MOTH_PATH_SIZE 4096 /* size of a buffer for any path */
 
 /* -- libraries, by paths in UTF-8 -- */
 
@@ -37,8 +37,8 @@ void moth_library_close(void *library);
 ** user has set keep their values. */
 void *moth_library_open_alone(const char *path, const char *core);
 /* The folder of the library that contains this function. */
-bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]);
-bool moth_program_path(char path[MOTH_PATH_ROOM]); /* of the running program */
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_SIZE]);
+bool moth_program_path(char path[MOTH_PATH_SIZE]); /* of the running program */
 
 /* -- memory: blocks that begin at multiples of a power of 2 -- */
 

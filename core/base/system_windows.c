@@ -26,8 +26,8 @@ static wchar_t *wide(const char *path) {
   return to;
 }
 
-static bool narrow(const wchar_t *path, char *to, int room) {
-  return WideCharToMultiByte(CP_UTF8, 0, path, -1, to, room, NULL, NULL) > 0;
+static bool narrow(const wchar_t *path, char *to, int size) {
+  return WideCharToMultiByte(CP_UTF8, 0, path, -1, to, size, NULL, NULL) > 0;
 }
 
 /* Sets errno from the system's last error. Returns -1. */
@@ -93,16 +93,16 @@ void *moth_library_open_alone(const char *path, const char *core) {
   return library;
 }
 
-static bool path_of(HMODULE module, char path[MOTH_PATH_ROOM]) {
-  wchar_t name[MOTH_PATH_ROOM];
-  const DWORD n = GetModuleFileNameW(module, name, MOTH_PATH_ROOM);
-  if (!n || n == MOTH_PATH_ROOM || !narrow(name, path, MOTH_PATH_ROOM)) return false;
+static bool path_of(HMODULE module, char path[MOTH_PATH_SIZE]) {
+  wchar_t name[MOTH_PATH_SIZE];
+  const DWORD n = GetModuleFileNameW(module, name, MOTH_PATH_SIZE);
+  if (!n || n == MOTH_PATH_SIZE || !narrow(name, path, MOTH_PATH_SIZE)) return false;
   for (char *at = path; *at; at++)
     if (*at == '\\') *at = '/'; /* Windows accepts both separators */
   return true;
 }
 
-bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]) {
+bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_SIZE]) {
   HMODULE self;
   const DWORD how =
     GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT;
@@ -112,7 +112,7 @@ bool moth_library_folder(void (*inside)(void), char folder[MOTH_PATH_ROOM]) {
   return end != NULL;
 }
 
-bool moth_program_path(char path[MOTH_PATH_ROOM]) { return path_of(NULL, path); }
+bool moth_program_path(char path[MOTH_PATH_SIZE]) { return path_of(NULL, path); }
 
 /* -- memory -- */
 

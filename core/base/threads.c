@@ -27,13 +27,13 @@
 #define LEAST_PIECE 1e3  /* ns; taking shorter pieces would cost more than they save */
 #define MOST_PIECE 1e6   /* ns; a cancel is checked between pieces */
 #define PER_THREAD 4     /* pieces per thread: slower threads take fewer */
-#define PATIENCE 1e5     /* ns to wait for the last piece before a worker counts as suspended */
+#define SUSPENDED_NS 1e5     /* ns to wait for the last piece before a worker counts as suspended */
 #define LEAST_REST 2e6   /* ns without workers after that */
 #define MOST_REST 1e8    /* the longest such time */
 #define STACK ((size_t)1 << 20) /* bytes of a worker's stack */
 #define PIECES_BITS 24   /* low bits of a job's word: pieces left */
 #define LANES_BITS 8     /* bits above: threads; the rest is the job's number */
-#define MOST_PIECES ((UINT32_C(1) << PIECES_BITS) - 1)
+#define MAX_PIECES ((UINT32_C(1) << PIECES_BITS) - 1)
 
 typedef struct job {
   moth_work *work;
@@ -109,7 +109,7 @@ static uint64_t word_of(uint32_t number, int lanes, uint32_t pieces) {
 
 /* Does the job have a piece for this thread? */
 static bool has(uint64_t left, int lane) {
-  return (left & MOST_PIECES) && lane < (int)(left >> PIECES_BITS & ((1 << LANES_BITS) - 1));
+  return (left & MAX_PIECES) && lane < (int)(left >> PIECES_BITS & ((1 << LANES_BITS) - 1));
 }
 
 /* Takes a piece of job `number`; 0: of any job. Returns false if none is left. pool.now may be read
@@ -119,7 +119,7 @@ static bool take(uint32_t number, int lane, uint32_t *piece) {
   while (has(left, lane) && (!number || left >> 32 == number))
     if (atomic_compare_exchange_weak_explicit(&pool.left, &left, left - 1, memory_order_acq_rel,
                                               memory_order_acquire)) {
-      *piece = (uint32_t)(left & MOST_PIECES) - 1;
+      *piece = (uint32_t)(left & MAX_PIECES) - 1;
       return true;
     }
   return false;
@@ -196,7 +196,7 @@ static void finish(double piece_ns) {
     if (since == 0) since = now;
     if (now - since > LINGER) sched_yield();
   }
-  if (since == 0 || now - since < PATIENCE + 3 * piece_ns) {
+  if (since == 0 || now - since < SUSPENDED_NS + 3 * piece_ns) {
     pool.rest /= 2;
     return;
   }
@@ -229,7 +229,7 @@ static int together(moth_ctx *ctx, const job *j, int lanes, bool wake, double pi
   }
   if (cancelled) { /* pieces that nobody took are not done */
     uint64_t left = atomic_exchange(&pool.left, word_of(number, 0, 0));
-    atomic_fetch_add(&pool.done, (uint32_t)(left & MOST_PIECES));
+    atomic_fetch_add(&pool.done, (uint32_t)(left & MAX_PIECES));
   }
   finish(piece_ns);
   return cancelled ? moth_stopped(ctx) : MOTH_OK;
@@ -279,7 +279,7 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   double ns = all / (lanes * PER_THREAD);
   ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > MOST_PIECE ? MOST_PIECE : ns;
   j.piece = eager ? (n / grain / 7 + 1) * grain : piece_of(n, grain, cost, ns);
-  while (j.piece < n && (n - 1) / j.piece >= MOST_PIECES) j.piece *= 2;
+  while (j.piece < n && (n - 1) / j.piece >= MAX_PIECES) j.piece *= 2;
   j.pieces = (uint32_t)((n + j.piece - 1) / j.piece);
   bool wake = atomic_load(&pool.awake) < (pool.workers < lanes - 1 ? pool.workers : lanes - 1);
   wake = wake && (all >= WORTH_WAKING || pool.missed >= WORTH_WAKING || eager);

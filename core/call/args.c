@@ -12,7 +12,7 @@
 #define MOST_IN_LIST ((int64_t)1 << 31)
 
 void moth_frame_open(moth_call_frame *f, moth_ctx *ctx) {
-  f->temps = (moth_results){.ctx = ctx, .at = f->room, .room = MOTH_TEMPS};
+  f->temps = (moth_results){.ctx = ctx, .at = f->own, .capacity = MOTH_TEMPS};
   f->nlists = 0;
   f->device = 0;
   f->args.ctx = ctx;
@@ -22,23 +22,23 @@ void moth_frame_open(moth_call_frame *f, moth_ctx *ctx) {
 moth_tensor *moth_frame_keep(moth_call_frame *f, moth_tensor *take) {
   moth_results *t = &f->temps;
   if (!take) return NULL;
-  if (t->n == t->room && t->at == f->room) {
+  if (t->n == t->capacity && t->at == f->own) {
     moth_tensor **at = moth_alloc(t->ctx, (int64_t)(2 * MOTH_TEMPS * sizeof *at));
     if (!at) {
       moth_tensor_release(take);
       return NULL;
     }
-    memcpy(at, f->room, sizeof f->room);
+    memcpy(at, f->own, sizeof f->own);
     t->at = at;
-    t->room = 2 * MOTH_TEMPS;
+    t->capacity = 2 * MOTH_TEMPS;
   }
   return moth_results_push(t, take) ? NULL : take;
 }
 
 void moth_frame_close(moth_call_frame *f) {
   moth_results_clear(&f->temps);
-  if (f->temps.at != f->room)
-    moth_dealloc(f->temps.ctx, f->temps.at, (int64_t)(f->temps.room * sizeof(moth_tensor *)));
+  if (f->temps.at != f->own)
+    moth_dealloc(f->temps.ctx, f->temps.at, (int64_t)(f->temps.capacity * sizeof(moth_tensor *)));
   while (f->nlists) {
     f->nlists--;
     moth_dealloc(f->temps.ctx, f->list[f->nlists], f->list_bytes[f->nlists]);

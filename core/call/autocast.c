@@ -29,9 +29,9 @@ void moth_autocast_forget(moth_ctx *ctx) {
     moth_tensor_release(c.x);
     moth_tensor_release(c.y);
   }
-  if (ctx->casts) moth_dealloc(ctx, ctx->casts, ctx->cast_room * (int64_t)sizeof *ctx->casts);
+  if (ctx->casts) moth_dealloc(ctx, ctx->casts, ctx->cast_capacity * (int64_t)sizeof *ctx->casts);
   ctx->casts = NULL;
-  ctx->cast_room = 0;
+  ctx->cast_capacity = 0;
   moth_tensor_release(ctx->half_copy.y);
   ctx->half_copy.y = NULL;
 }
@@ -101,7 +101,7 @@ static moth_tensor *kept_cast(const moth_tensor *x, int dtype) {
 /* Keeps a cast, unless memory runs out. */
 static void keep_cast(moth_tensor *x, moth_tensor *y) {
   moth_ctx *ctx = x->ctx;
-  if (moth_grow(ctx, &ctx->casts, ctx->ncasts, &ctx->cast_room, sizeof *ctx->casts)) {
+  if (moth_grow(ctx, &ctx->casts, ctx->ncasts, &ctx->cast_capacity, sizeof *ctx->casts)) {
     moth_error_clear(ctx);
     return;
   }

@@ -21,7 +21,7 @@ typedef struct moth_args {
 typedef struct moth_call_frame {
   moth_args args;
   moth_results temps;
-  moth_tensor *room[MOTH_TEMPS];
+  moth_tensor *own[MOTH_TEMPS];
   int device; /* the device of the tensors and the results */
   void *list[MOTH_LISTS];
   int64_t list_bytes[MOTH_LISTS];

@@ -201,7 +201,7 @@ enum {
   static moth_arg op##_rows[] = {LIST(MOTH_ROW)};                                          \
   _Static_assert(sizeof op##_rows <= MOTH_MAX_ARGS * sizeof(moth_arg) &&                   \
                    sizeof(op##_args) <= sizeof(moth_ctx *) + MOTH_MAX_SLOTS * sizeof(moth_slot), \
-                 #op " has more arguments than a call has room for");
+                 #op " has more arguments than a call can hold");
 #define MOTH_THUNK_(op, part, T) \
   static int op##_##part##_(const void *a, T *y) { return op##_##part((const op##_args *)a, y); }
 

@@ -312,10 +312,10 @@ static int by_name(const void *a, const void *b) {
 }
 
 static void read_all(void) {
-  uint32_t room = 0;
+  uint32_t capacity = 0;
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
-    for (const moth_op *const *op = families[f].ops; *op; op++) room += 2;
-  table = calloc(room, sizeof *table);
+    for (const moth_op *const *op = families[f].ops; *op; op++) capacity += 2;
+  table = calloc(capacity, sizeof *table);
   if (!table) return;
   for (size_t f = 0; f < sizeof families / sizeof *families; f++)
     for (const moth_op *const *at = families[f].ops; *at; at++) {

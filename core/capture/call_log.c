@@ -31,9 +31,9 @@ typedef struct moth_call_log {
   moth_observer observer;
   moth_ctx *ctx;
   held *held; /* the tensors of all calls */
-  uint32_t nheld, held_room;
+  uint32_t nheld, held_capacity;
   call *at;
-  uint32_t n, room, flags;
+  uint32_t n, capacity, flags;
   bool lost;  /* an entry is missing because memory ran out */
   bool inside; /* an op of a backward pass runs, which is one entry */
   bool ended; /* the log can only be read */
@@ -52,7 +52,7 @@ static moth_tensor *lasting(const moth_call_log *c, moth_tensor *x) {
 }
 
 static int hold(moth_call_log *c, moth_tensor *x) {
-  const int status = moth_grow(c->ctx, &c->held, c->nheld, &c->held_room, sizeof *c->held);
+  const int status = moth_grow(c->ctx, &c->held, c->nheld, &c->held_capacity, sizeof *c->held);
   moth_tensor *kept = status ? NULL : lasting(c, x);
   if (status || (x && !kept)) return c->ctx->error.code;
   const uint32_t version = !kept ? 0 : kept->flags & MOTH_T_NUMBER ? UINT32_MAX
@@ -102,7 +102,7 @@ static int add_call(moth_call_log *c, const moth_op *op, const moth_args *args) 
   int64_t n = nslots;
   for (uint32_t row = 0; row < op->nrows; row++)
     if (moth_kind_is_ints(op->kinds[row])) n += args->slot[op->rows[row].slot + 1].integer;
-  int status = moth_grow(ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  int status = moth_grow(ctx, &c->at, c->n, &c->capacity, sizeof *c->at);
   if (status) return status;
   call *to = &c->at[c->n];
   *to = (call){.op = op, .first = c->nheld, .bytes = (n ? n : 1) * (int64_t)sizeof *to->slots,
@@ -124,7 +124,7 @@ static void forget_last(moth_call_log *c) {
 }
 
 static void add_event(moth_call_log *c, const moth_notice *e) {
-  int status = moth_grow(c->ctx, &c->at, c->n, &c->room, sizeof *c->at);
+  int status = moth_grow(c->ctx, &c->at, c->n, &c->capacity, sizeof *c->at);
   if (!status) {
     c->at[c->n++] = (call){.first = c->nheld, .event = (uint8_t)e->kind, .writes = e->value,
                            .recorded = c->ctx->grad_mode};
@@ -270,8 +270,8 @@ void moth_call_log_free(moth_ctx *ctx) {
   attach(ctx, c->outer_active);
   ctx->last_log = c->outer;
   while (c->n) forget_last(c);
-  moth_dealloc(ctx, c->held, (int64_t)(c->held_room * sizeof *c->held));
-  moth_dealloc(ctx, c->at, (int64_t)(c->room * sizeof *c->at));
+  moth_dealloc(ctx, c->held, (int64_t)(c->held_capacity * sizeof *c->held));
+  moth_dealloc(ctx, c->at, (int64_t)(c->capacity * sizeof *c->at));
   moth_dealloc(ctx, c, sizeof *c);
 }
 

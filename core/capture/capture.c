@@ -38,7 +38,7 @@ static int watch(moth_capture *c, moth_tensor *x) {
   for (uint32_t i = 0; i < c->nwatched; i++)
     if (c->watched[i].tensor == x) return MOTH_OK;
   int status =
-    moth_grow(c->ctx, &c->watched, c->nwatched, &c->watch_room, sizeof *c->watched);
+    moth_grow(c->ctx, &c->watched, c->nwatched, &c->watch_capacity, sizeof *c->watched);
   if (!status)
     c->watched[c->nwatched++] =
       (moth_watched){moth_tensor_retain(x), x->storage, x->flags & MOTH_T_REQUIRES};
@@ -47,7 +47,7 @@ static int watch(moth_capture *c, moth_tensor *x) {
 
 /* A number operand is a constant: its bytes are copied, since the next call changes them. */
 static moth_storage *number_of(moth_capture *c, const moth_tensor *x) {
-  moth_storage *s = moth_capture_room(c, sizeof *s + 8);
+  moth_storage *s = moth_capture_alloc(c, sizeof *s + 8);
   if (!s) return NULL;
   *s = (moth_storage){.refs = 1, .data = (char *)(s + 1), .nbytes = 8};
   memcpy(s->data, moth_at(x), (size_t)moth_dtype_size[x->l.dtype]);
@@ -62,7 +62,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
         y->l.index_base == x->l.index_base && moth_layout_same(&y->l, &x->l))
       return moth_capture_inside(c, x->storage) || !watch(c, x) ? y : NULL;
   }
-  moth_tensor *y = moth_capture_room(c, sizeof *y);
+  moth_tensor *y = moth_capture_alloc(c, sizeof *y);
   if (!y) return NULL;
   *y = (moth_tensor){.refs = 1, .ctx = c->ctx, .l = x->l, .storage = x->storage,
                      .flags = x->flags & (MOTH_T_NUMBER | MOTH_T_WHOLE)};
@@ -79,7 +79,7 @@ static moth_tensor *freeze(moth_capture *c, moth_tensor *x) {
 
 /* Copies args, with frozen tensors and its own lists. */
 static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
-  char *copy = moth_capture_room(c, op->size);
+  char *copy = moth_capture_alloc(c, op->size);
   if (!copy) return NULL;
   memcpy(copy, args, op->size);
   for (uint32_t row = 0; row < op->nrows; row++) {
@@ -90,7 +90,7 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
       if (x && !(at->pointer = freeze(c, x))) return NULL;
     } else if (moth_kind_is_list(kind)) {
       moth_tensors *list = (moth_tensors *)(void *)at;
-      moth_tensor **own = moth_capture_room(c, (list->n + 1) * (int64_t)sizeof *own);
+      moth_tensor **own = moth_capture_alloc(c, (list->n + 1) * (int64_t)sizeof *own);
       if (!own) return NULL;
       for (int64_t i = 0; i < list->n; i++) {
         own[i] = list->at[i] ? freeze(c, list->at[i]) : NULL;
@@ -98,7 +98,7 @@ static void *freeze_args(moth_capture *c, const moth_op *op, const void *args) {
       }
       list->at = own;
     } else if (moth_kind_is_ints(kind) && at[0].pointer) {
-      void *own = moth_capture_room(c, at[1].integer * 8 + 8);
+      void *own = moth_capture_alloc(c, at[1].integer * 8 + 8);
       if (!own) return NULL;
       memcpy(own, at[0].pointer, (size_t)at[1].integer * 8);
       at[0].pointer = own;
@@ -159,7 +159,7 @@ static int append(moth_capture *c, const moth_observed *run) {
   moth_tensor **out = run->out;
   const uint32_t nout = run->nout;
   moth_instruction in = {.op = op, .run = run->kernel};
-  int status = moth_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
+  int status = moth_grow(c->ctx, &c->code, c->ncode, &c->code_capacity, sizeof *c->code);
   if (status) return status;
   in.args = freeze_args(c, op, args);
   if (!in.args) return c->ctx->error.code;
@@ -198,12 +198,12 @@ static int run_kernel(moth_observer *o, const moth_observed *run) {
 static const moth_op guard_op = {.name = "step"}; /* the op that errors in a guard name */
 
 static int add_guard(moth_capture *c, moth_tensor *const *found, uint32_t n) {
-  moth_guard *guard = moth_capture_room(c, sizeof *guard);
-  moth_tensor **own = guard ? moth_capture_room(c, (int64_t)(n * sizeof *own)) : NULL;
+  moth_guard *guard = moth_capture_alloc(c, sizeof *guard);
+  moth_tensor **own = guard ? moth_capture_alloc(c, (int64_t)(n * sizeof *own)) : NULL;
   if (!own) return c->ctx->error.code;
   for (uint32_t i = 0; i < n; i++)
     if (!(own[i] = freeze(c, found[i]))) return c->ctx->error.code;
-  int status = moth_grow(c->ctx, &c->code, c->ncode, &c->code_room, sizeof *c->code);
+  int status = moth_grow(c->ctx, &c->code, c->ncode, &c->code_capacity, sizeof *c->code);
   if (status) return status;
   *guard = (moth_guard){.next = c->guards, .found = own, .nfound = n,
                         .number = c->guards ? c->guards->number + 1 : 0};
@@ -254,7 +254,7 @@ static int meet_leaf(moth_capture *c, moth_node *leaf, bool set) {
   if ((leaf->flags & MOTH_N_YOUNG) && leaf->id > c->first) return MOTH_OK;
   for (uint32_t i = 0; i < c->nleaves; i++)
     if (c->leaves[i].leaf == leaf) return MOTH_OK;
-  int status = moth_grow(c->ctx, &c->leaves, c->nleaves, &c->leaf_room, sizeof *c->leaves);
+  int status = moth_grow(c->ctx, &c->leaves, c->nleaves, &c->leaf_capacity, sizeof *c->leaves);
   if (status) return status;
   moth_tensor *before = set || !leaf->grad ? NULL : moth_tensor_retain(leaf->grad);
   c->leaves[c->nleaves++] = (moth_leaf_state){

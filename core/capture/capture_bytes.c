@@ -4,15 +4,15 @@
 #include "capture_parts.h"
 #include "base/alloc.h"
 
-#define CHUNK ((int64_t)16 << 10)
-#define SMALL 4096 /* bytes; smaller constant results are kept instead of computed again */
+#define CHUNK_BYTES ((int64_t)16 << 10)
+#define KEPT_BYTES 4096 /* smaller constant results are kept instead of computed again */
 
 /* -- chunks -- */
 
-void *moth_capture_room(moth_capture *c, int64_t n) {
+void *moth_capture_alloc(moth_capture *c, int64_t n) {
   n = (n + 15) / 16 * 16;
   if (!c->chunks || c->chunks->used + n > c->chunks->bytes) {
-    int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > CHUNK / 4 ? n : CHUNK);
+    int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > CHUNK_BYTES / 4 ? n : CHUNK_BYTES);
     moth_chunk *chunk = moth_alloc(c->ctx, bytes);
     if (!chunk) return NULL;
     *chunk = (moth_chunk){c->chunks, bytes, (int64_t)sizeof *chunk};
@@ -26,7 +26,7 @@ void *moth_capture_room(moth_capture *c, int64_t n) {
 /* -- storages -- */
 
 int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held) {
-  int status = moth_grow(c->ctx, &c->stores, c->nstores, &c->store_room, sizeof *c->stores);
+  int status = moth_grow(c->ctx, &c->stores, c->nstores, &c->store_capacity, sizeof *c->stores);
   if (status) return status;
   c->stores[c->nstores++] = (moth_held){s, MOTH_HELD_NOT, held & MOTH_C_INSIDE};
   s->capture = c->id;
@@ -87,7 +87,7 @@ int moth_capture_born(moth_observer *o, moth_storage *s, int device, int64_t nby
   moth_capture *c = (moth_capture *)o;
   if (!moth_capture_records(c)) return MOTH_OK;
   int status = moth_capture_adopt(c, s, MOTH_C_INSIDE);
-  if (status || !nbytes || !c->fresh || (c->fresh == MOTH_FRESH_LARGE && nbytes <= SMALL))
+  if (status || !nbytes || !c->fresh || (c->fresh == MOTH_FRESH_LARGE && nbytes <= KEPT_BYTES))
     return status;
   reuse_block(c, s, device, nbytes);
   return MOTH_OK;
@@ -104,7 +104,7 @@ bool moth_capture_died(moth_observer *o, moth_storage *s) {
   int64_t after = ctx->fail_after;
   ctx->fail_after = 0;
   moth_error_state error = ctx->error;
-  if (!moth_grow(ctx, &c->pool, c->npool, &c->pool_room, sizeof *c->pool)) {
+  if (!moth_grow(ctx, &c->pool, c->npool, &c->pool_capacity, sizeof *c->pool)) {
     c->pool[c->npool++] = (moth_spare){s->data, s->owner, s->nbytes, s->device};
   } else {
     ctx->error = error;
@@ -127,7 +127,7 @@ int moth_capture_initial(moth_capture *c, moth_storage *s) {
   if (!moth_capture_inside(c, s) || s->root || s->held & (MOTH_C_POOLED | MOTH_C_WRITTEN) ||
       s->nbytes == 0 || !s->data)
     return MOTH_OK;
-  moth_initial *first = moth_capture_room(c, (int64_t)sizeof *first);
+  moth_initial *first = moth_capture_alloc(c, (int64_t)sizeof *first);
   if (!first || (!s->device && !moth_count_data(c->ctx, s->nbytes))) return c->ctx->error.code;
   void *owner = NULL, *bytes = s->device ? moth_device_alloc(c->ctx, s->device, s->nbytes, &owner)
                                          : moth_alloc(c->ctx, s->nbytes);

@@ -18,7 +18,7 @@
 
 enum {
   MADE = FUSED_RESULTS + FUSED_ROOMS,
-  SHORT = 64 /* elements of a row; for shorter rows separate functions are faster */
+  MIN_FUSED_ROW = 64 /* elements of a row; for shorter rows separate functions are faster */
 };
 
 typedef struct input { /* an operand from outside the group */
@@ -162,7 +162,7 @@ static bool runs_well(const group *g, const moth_tensor *y) {
   moth_loop_over(&loop, y->ctx, &y->l, n, operands);
   for (int k = 0; k < n && loop.ndim > 1; k++)
     if (loop.step[0][k] && loop.step[0][k] != moth_dtype_size[operands[k]->l.dtype]) return false;
-  return loop.ndim == 1 || loop.size[0] >= SHORT;
+  return loop.ndim == 1 || loop.size[0] >= MIN_FUSED_ROW;
 }
 
 /* Is x on y's device? A single element may be on the CPU. */
@@ -227,7 +227,7 @@ static moth_tensor *number_tensor(moth_capture *c, const input *in) {
     moth_tensor x;
     moth_storage s;
     uint64_t element;
-  } *at = moth_capture_room(c, sizeof *at);
+  } *at = moth_capture_alloc(c, sizeof *at);
   if (!at) return NULL;
   at->element = in->element;
   at->s = (moth_storage){.refs = 1, .data = (char *)&at->element, .nbytes = 8};
@@ -261,11 +261,11 @@ static void write_program(const group *g, const int *number, int64_t *words, int
 
 /* Returns NULL with the error set. */
 static fused_args *program_of(moth_capture *c, const group *g, const int *number, int nres) {
-  fused_args *a = moth_capture_room(c, (int64_t)moth_fused_bytes(g->nmade));
-  moth_tensor **inputs = moth_capture_room(c, (int64_t)sizeof(moth_tensor *) * g->ninputs);
-  int64_t *words = moth_capture_room(c, (int64_t)sizeof *words * FUSED_WORDS * g->nmade);
-  int64_t *dtypes = moth_capture_room(c, (int64_t)sizeof *dtypes * g->nmade);
-  double *numbers = moth_capture_room(c, (int64_t)sizeof *numbers * 3 * g->nmade);
+  fused_args *a = moth_capture_alloc(c, (int64_t)moth_fused_bytes(g->nmade));
+  moth_tensor **inputs = moth_capture_alloc(c, (int64_t)sizeof(moth_tensor *) * g->ninputs);
+  int64_t *words = moth_capture_alloc(c, (int64_t)sizeof *words * FUSED_WORDS * g->nmade);
+  int64_t *dtypes = moth_capture_alloc(c, (int64_t)sizeof *dtypes * g->nmade);
+  double *numbers = moth_capture_alloc(c, (int64_t)sizeof *numbers * 3 * g->nmade);
   if (!a || !inputs || !words || !dtypes || !numbers) return NULL;
   write_program(g, number, words, dtypes, numbers);
   for (int k = 0; k < g->ninputs; k++) {

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/alloc.h"
 
-#define FEW 4 /* launches below which a graph is not faster */
+#define MIN_GRAPH_LAUNCHES 4 /* launches below which a graph is not faster */
 
 /* Returns NULL with the error set. */
 static const moth_graph_functions *graphs_of(moth_ctx *ctx) {
@@ -118,7 +118,7 @@ static int add_segment(moth_capture *c, uint32_t first, uint32_t last, int devic
     return MOTH_OK;
   }
   int status =
-    moth_grow(c->ctx, &c->segments, c->nsegments, &c->segment_room, sizeof *c->segments);
+    moth_grow(c->ctx, &c->segments, c->nsegments, &c->segment_capacity, sizeof *c->segments);
   if (!status)
     c->segments[c->nsegments++] = (moth_segment){.first = first, .last = last, .device = device};
   return status;
@@ -137,7 +137,7 @@ int moth_capture_segments(moth_capture *c) {
       if (!can_join(&c->code[end]) || (end == past && end > first)) break;
       if (!(c->code[end].facts & MOTH_I_VARIES)) launches += c->code[end].launches;
     }
-    const bool graph = launches >= FEW;
+    const bool graph = launches >= MIN_GRAPH_LAUNCHES;
     if (end == first) end++;
     status = add_segment(c, first, end, graph ? device : 0);
     any |= graph;
@@ -206,7 +206,7 @@ static int launch(moth_capture *c, moth_segment *s, const moth_graph_functions *
   return status ? status : f->launch(ctx, s->graph);
 }
 
-/* The same as one event of the profile, since a launch calls no ops. */
+/* The same as one event of the profile: a launch calls no ops. */
 static int profile_launch(moth_capture *c, moth_segment *s, const moth_graph_functions *f) {
   moth_ctx *ctx = c->ctx;
   struct moth_profile *profile = ctx->profile;
@@ -226,7 +226,7 @@ static void drop_graph(moth_ctx *ctx, const moth_graph_functions *f, moth_segmen
 }
 
 /* Frees memory after a graph ran out of it. Returns true if the graph should be tried again. */
-static bool make_room(moth_ctx *ctx, moth_segment *s, int status) {
+static bool free_memory(moth_ctx *ctx, moth_segment *s, int status) {
   const moth_backend *b = moth_backend_load(ctx);
   if (status != MOTH_E_MEM || s->short_once || !b) return false;
   s->short_once = true;
@@ -251,7 +251,7 @@ static int run_graph(moth_capture *c, moth_segment *s) {
   drop_graph(ctx, f, s);
   memcpy(moth_at(ctx->generator), drawn, sizeof drawn);
   if (status == MOTH_E_INTERRUPT) return status;
-  const bool again = make_room(ctx, s, status);
+  const bool again = free_memory(ctx, s, status);
   moth_error_clear(ctx);
   status = moth_capture_run_each(c, s->first, s->last);
   s->failed = status == MOTH_OK && !again;

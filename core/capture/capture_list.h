@@ -8,7 +8,7 @@
 #include "capture_parts.h"
 #include "kernel/math/elementwise.h"
 
-enum { MOTH_LISTED = 4 }; /* most functions of one instruction */
+enum { MOTH_LISTED = 4 }; /* limit of the functions of one instruction */
 
 typedef struct moth_listed_operand {
   const moth_tensor *x; /* a tensor of the instruction, or NULL: */

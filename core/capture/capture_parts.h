@@ -118,21 +118,21 @@ struct moth_capture {
   uint8_t fresh;         /* MOTH_FRESH_: which new storages are results; 0: none */
 
   moth_instruction *code;
-  uint32_t ncode, code_room;
+  uint32_t ncode, code_capacity;
   moth_segment *segments; /* all instructions, if a part of them is a graph */
-  uint32_t nsegments, segment_room;
+  uint32_t nsegments, segment_capacity;
   moth_held *stores;
-  uint32_t nstores, store_room;
+  uint32_t nstores, store_capacity;
   moth_spare *pool;
-  uint32_t npool, pool_room;
+  uint32_t npool, pool_capacity;
   moth_watched *watched;
-  uint32_t nwatched, watch_room;
+  uint32_t nwatched, watch_capacity;
   moth_leaf_state *leaves;
-  uint32_t nleaves, leaf_room;
+  uint32_t nleaves, leaf_capacity;
   moth_storage **written; /* storages that are visible outside: their versions grow */
-  uint32_t nwritten, written_room;
+  uint32_t nwritten, written_capacity;
   moth_tensor **inputs;   /* counted */
-  uint32_t ninputs, input_room;
+  uint32_t ninputs, input_capacity;
   moth_initial *initial;
   moth_kept *kept;
   bool comparing; /* the step itself runs, for a comparison with a replay */
@@ -161,7 +161,7 @@ void moth_capture_detach(moth_capture *c);
 /* -- capture_bytes.c -- */
 
 /* n bytes that live as long as the capture. Returns NULL with the error set. */
-void *moth_capture_room(moth_capture *c, int64_t n);
+void *moth_capture_alloc(moth_capture *c, int64_t n);
 /* Registers s with the capture, without a reference. */
 int moth_capture_adopt(moth_capture *c, moth_storage *s, uint8_t held);
 int moth_capture_born(moth_observer *o, moth_storage *s, int device, int64_t nbytes);

@@ -45,15 +45,15 @@ static void release_stores(moth_capture *c) {
 
 static void free_lists(moth_capture *c) {
   moth_ctx *ctx = c->ctx;
-#define FREE_LIST(list, room) moth_dealloc(ctx, c->list, (int64_t)(c->room * sizeof *c->list))
-  FREE_LIST(code, code_room);
-  FREE_LIST(segments, segment_room);
-  FREE_LIST(stores, store_room);
-  FREE_LIST(pool, pool_room);
-  FREE_LIST(watched, watch_room);
-  FREE_LIST(leaves, leaf_room);
-  FREE_LIST(written, written_room);
-  FREE_LIST(inputs, input_room);
+#define FREE_LIST(list, n) moth_dealloc(ctx, c->list, (int64_t)(c->n * sizeof *c->list))
+  FREE_LIST(code, code_capacity);
+  FREE_LIST(segments, segment_capacity);
+  FREE_LIST(stores, store_capacity);
+  FREE_LIST(pool, pool_capacity);
+  FREE_LIST(watched, watch_capacity);
+  FREE_LIST(leaves, leaf_capacity);
+  FREE_LIST(written, written_capacity);
+  FREE_LIST(inputs, input_capacity);
 #undef FREE_LIST
   while (c->chunks) {
     moth_chunk *chunk = c->chunks;
@@ -146,7 +146,7 @@ void moth_captures_free(moth_ctx *ctx) {
 
 static int add_input(moth_capture *c, moth_tensor *x) {
   if (!x) return c->ctx->error.code;
-  int status = moth_grow(c->ctx, &c->inputs, c->ninputs, &c->input_room, sizeof x);
+  int status = moth_grow(c->ctx, &c->inputs, c->ninputs, &c->input_capacity, sizeof x);
   if (!status) c->inputs[c->ninputs++] = moth_tensor_retain(x);
   return status;
 }
@@ -206,7 +206,7 @@ static int finish_code(moth_capture *c) {
   for (uint32_t i = 0; i < c->nstores; i++) {
     moth_storage *s = c->stores[i].s;
     if (!(s->held & MOTH_C_WRITTEN) || (s->held & MOTH_C_BURIED)) continue;
-    int status = moth_grow(c->ctx, &c->written, c->nwritten, &c->written_room, sizeof s);
+    int status = moth_grow(c->ctx, &c->written, c->nwritten, &c->written_capacity, sizeof s);
     if (status) return status;
     c->written[c->nwritten++] = s;
   }
@@ -354,10 +354,10 @@ static int set_aside(const moth_capture *c, moth_tensor **x, moth_tensor **aside
   return MOTH_OK;
 }
 
-#define MOST 64
+#define MAX_REPLAY_INPUTS 64
 
 static int copy_inputs(const moth_capture *c, moth_tensor **x) {
-  moth_tensor *aside[MOST];
+  moth_tensor *aside[MAX_REPLAY_INPUTS];
   for (uint32_t i = 0; i < c->ninputs; i++) aside[i] = NULL;
   int status = set_aside(c, x, aside);
   for (uint32_t i = 0; !status && i < c->ninputs; i++) {
@@ -404,7 +404,7 @@ static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inpu
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay cannot be part of a recording");
   if (moth_call_log_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
-  if (ninputs > MOST || ninputs != c->ninputs) return MOTH_CAPTURE_STALE;
+  if (ninputs > MAX_REPLAY_INPUTS || ninputs != c->ninputs) return MOTH_CAPTURE_STALE;
   for (uint32_t i = 0; i < ninputs; i++) {
     x[i] = moth_resolve(ctx, &inputs[i], NULL);
     if (!x[i]) return ctx->error.code;
@@ -415,7 +415,7 @@ static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inpu
 int32_t moth_capture_fits(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                           uint32_t ninputs) {
   MOTH_NEED(ctx, (inputs || !ninputs), MOTH_E_ARG);
-  moth_tensor *x[MOST];
+  moth_tensor *x[MAX_REPLAY_INPUTS];
   moth_capture *c;
   return begin_replay(ctx, capture, inputs, ninputs, &c, x);
 }
@@ -423,7 +423,7 @@ int32_t moth_capture_fits(moth_ctx *ctx, uint32_t capture, const moth_handle *in
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs) {
   MOTH_NEED(ctx, (inputs || !ninputs), MOTH_E_ARG);
-  moth_tensor *x[MOST];
+  moth_tensor *x[MAX_REPLAY_INPUTS];
   moth_capture *c;
   int status = begin_replay(ctx, capture, inputs, ninputs, &c, x);
   if (status) return status;

@@ -20,15 +20,15 @@
 #include "call/registry.h"
 #include "autograd/tape.h"
 
-#define CHUNK 1024               /* events */
-#define MOST ((int64_t)1 << 26)  /* events */
-#define MOST_TENSORS 64          /* tensors whose shapes an event records */
-#define MOST_SPANS 1024          /* pending spans above which finished ones are read */
-#define NONE (-1)
+#define PER_CHUNK 1024                /* events */
+#define MAX_EVENTS ((int64_t)1 << 26) /* events */
+#define MOST_TENSORS 64               /* tensors whose shapes an event records */
+#define MOST_SPANS 1024               /* pending spans above which finished ones are read */
+#define NO_EVENT (-1)
 
 typedef struct row {
   moth_profile_event e;
-  int64_t below; /* the running event below it in the stack; NONE */
+  int64_t below; /* the running event below it in the stack; NO_EVENT */
   bool open;
 } row;
 
@@ -45,19 +45,21 @@ typedef struct moth_profile {
   uint32_t serial, flags;
   int64_t n, most, dropped;
   row **chunks;
-  int64_t top, host;       /* the innermost running event; the host's last call; NONE */
+  int64_t top, host;       /* the innermost running event; the host's last call; NO_EVENT */
   double start, last;      /* seconds; last: when `self` was last updated */
   int64_t live, device_live; /* at that time */
   int64_t peak;            /* of the context before the profile; at the end of the profile */
   int64_t *sizes;
-  int64_t nsizes, size_room;
+  int64_t nsizes, size_capacity;
   span *spans;
-  uint32_t nspans, span_room, nread; /* the first nread spans are read */
+  uint32_t nspans, span_capacity, nread; /* the first nread spans are read */
   uint32_t inside;         /* the running span, counted from 1 */
   uint32_t first[MOTH_MAX_DEVICES + 1]; /* per device: its first span, counted from 1 */
 } moth_profile;
 
-static row *row_at(const moth_profile *p, int64_t i) { return &p->chunks[i / CHUNK][i % CHUNK]; }
+static row *row_at(const moth_profile *p, int64_t i) {
+  return &p->chunks[i / PER_CHUNK][i % PER_CHUNK];
+}
 
 static double since(const moth_profile *p, double now) { return (now - p->start) * 1e6; }
 
@@ -70,7 +72,7 @@ static int64_t device_live(const moth_ctx *ctx, const moth_profile *p) {
 /* Adds the time and bytes since the last update to the event on top. */
 static void settle(const moth_ctx *ctx, moth_profile *p, double now) {
   const int64_t live = ctx->mem.live_bytes, there = device_live(ctx, p);
-  if (p->top != NONE) {
+  if (p->top != NO_EVENT) {
     moth_profile_event *e = &row_at(p, p->top)->e;
     e->self += (now - p->last) * 1e6;
     e->self_bytes += live - p->live;
@@ -81,18 +83,18 @@ static void settle(const moth_ctx *ctx, moth_profile *p, double now) {
   p->device_live = there;
 }
 
-static bool has_room(moth_profile *p) {
+static bool can_add(moth_profile *p) {
   if (p->n == p->most) return false;
-  row **chunk = &p->chunks[p->n / CHUNK];
-  if (!*chunk) *chunk = malloc(CHUNK * sizeof **chunk);
+  row **chunk = &p->chunks[p->n / PER_CHUNK];
+  if (!*chunk) *chunk = malloc(PER_CHUNK * sizeof **chunk);
   return *chunk != NULL;
 }
 
 uint64_t moth_profile_enter(moth_ctx *ctx, int kind, const char *name, bool host) {
   moth_profile *p = ctx->profile;
-  if (p->dropped || !has_room(p)) { /* no event inside a dropped one is recorded */
+  if (p->dropped || !can_add(p)) { /* no event inside a dropped one is recorded */
     p->dropped++;
-    if (host) p->host = NONE;
+    if (host) p->host = NO_EVENT;
     return 0;
   }
   const double now = moth_seconds();
@@ -107,11 +109,11 @@ uint64_t moth_profile_enter(moth_ctx *ctx, int kind, const char *name, bool host
   return (uint64_t)p->serial << 32 | (uint64_t)p->n;
 }
 
-/* The number of a running event of this profile, or NONE. */
+/* The number of a running event of this profile, or NO_EVENT. */
 static int64_t number_of(const moth_profile *p, uint64_t event) {
   const int64_t i = (int64_t)(event & UINT32_MAX) - 1;
   const bool ours = p && event >> 32 == p->serial && i >= 0 && i < p->n;
-  return ours && row_at(p, i)->open ? i : NONE;
+  return ours && row_at(p, i)->open ? i : NO_EVENT;
 }
 
 /* Removes a row from the chain of running events. */
@@ -136,7 +138,7 @@ static void end_row(const moth_ctx *ctx, moth_profile *p, int64_t i, int status)
 void moth_profile_leave(moth_ctx *ctx, uint64_t event, int status) {
   moth_profile *p = ctx->profile;
   const int64_t i = number_of(p, event);
-  if (i == NONE) return;
+  if (i == NO_EVENT) return;
   settle(ctx, p, moth_seconds());
   end_row(ctx, p, i, status);
   if (i == p->host && p->flags & MOTH_PROFILE_LINES) ctx->want = true;
@@ -152,12 +154,12 @@ uint64_t moth_profile_gradient(moth_ctx *ctx, const moth_node *n) {
 }
 
 static bool add_size(moth_profile *p, int64_t size) {
-  if (p->nsizes == p->size_room) {
-    const int64_t room = p->size_room ? p->size_room * 2 : CHUNK;
-    int64_t *more = realloc(p->sizes, (size_t)room * sizeof *more);
+  if (p->nsizes == p->size_capacity) {
+    const int64_t capacity = p->size_capacity ? p->size_capacity * 2 : PER_CHUNK;
+    int64_t *more = realloc(p->sizes, (size_t)capacity * sizeof *more);
     if (!more) return false;
     p->sizes = more;
-    p->size_room = room;
+    p->size_capacity = capacity;
   }
   p->sizes[p->nsizes++] = size;
   return true;
@@ -166,7 +168,7 @@ static bool add_size(moth_profile *p, int64_t size) {
 void moth_profile_inputs(moth_ctx *ctx, uint64_t event, const moth_op *op, const void *args) {
   moth_profile *p = ctx->profile;
   const int64_t i = number_of(p, event);
-  if (i == NONE || !(p->flags & MOTH_PROFILE_SHAPES)) return;
+  if (i == NO_EVENT || !(p->flags & MOTH_PROFILE_SHAPES)) return;
   const int64_t begin = p->nsizes;
   int64_t count = 0;
   bool fits = add_size(p, 0);
@@ -189,12 +191,12 @@ void moth_profile_inputs(moth_ctx *ctx, uint64_t event, const moth_op *op, const
 /* -- devices -- */
 
 static span *new_span(moth_profile *p) {
-  if (p->nspans == p->span_room) {
-    const uint32_t room = p->span_room ? p->span_room * 2 : CHUNK;
-    span *more = realloc(p->spans, room * sizeof *more);
+  if (p->nspans == p->span_capacity) {
+    const uint32_t capacity = p->span_capacity ? p->span_capacity * 2 : PER_CHUNK;
+    span *more = realloc(p->spans, capacity * sizeof *more);
     if (!more) return NULL;
     p->spans = more;
-    p->span_room = room;
+    p->span_capacity = capacity;
   }
   return &p->spans[p->nspans];
 }
@@ -242,7 +244,7 @@ static void read_some(moth_ctx *ctx, moth_profile *p, const moth_backend *b) {
 
 uint32_t moth_profile_device_begin(moth_ctx *ctx, int device) {
   moth_profile *p = ctx->profile;
-  if (!(p->flags & MOTH_PROFILE_DEVICES) || p->dropped || p->top == NONE) return 0;
+  if (!(p->flags & MOTH_PROFILE_DEVICES) || p->dropped || p->top == NO_EVENT) return 0;
   const moth_backend *b = moth_backend_load(ctx);
   span *s = b ? new_span(p) : NULL;
   if (!s) return 0;
@@ -320,7 +322,7 @@ void moth_profile_attach(moth_ctx *ctx, struct moth_profile *p) {
 
 static void free_profile(moth_profile *p) {
   if (!p) return;
-  for (int64_t i = 0; p->chunks && i * CHUNK < p->most; i++) free(p->chunks[i]);
+  for (int64_t i = 0; p->chunks && i * PER_CHUNK < p->most; i++) free(p->chunks[i]);
   free(p->chunks);
   free(p->sizes);
   free(p->spans);
@@ -341,8 +343,8 @@ int32_t moth_profile_start(moth_ctx *ctx, uint32_t flags, int64_t most) {
   moth_profiles_free(ctx);
   moth_profile *p = calloc(1, sizeof *p);
   if (p) {
-    p->most = most < 1 ? 1 : most < MOST ? most : MOST;
-    p->chunks = calloc((size_t)((p->most + CHUNK - 1) / CHUNK), sizeof *p->chunks);
+    p->most = most < 1 ? 1 : most < MAX_EVENTS ? most : MAX_EVENTS;
+    p->chunks = calloc((size_t)((p->most + PER_CHUNK - 1) / PER_CHUNK), sizeof *p->chunks);
   }
   if (!p || !p->chunks) {
     free_profile(p);
@@ -351,7 +353,7 @@ int32_t moth_profile_start(moth_ctx *ctx, uint32_t flags, int64_t most) {
   static atomic_uint serials; /* of the process, so that ranges of different profiles differ */
   while (p->serial == 0) p->serial = atomic_fetch_add(&serials, 1) + 1;
   p->flags = flags;
-  p->top = p->host = NONE;
+  p->top = p->host = NO_EVENT;
   p->observer = (moth_observer){
     .rank = MOTH_PROFILES,
     .run = {[MOTH_RUN_CALL] = run_op, [MOTH_RUN_OP] = run_op, [MOTH_RUN_KERNEL] = run_kernel}};
@@ -371,7 +373,7 @@ int32_t moth_profile_stop(moth_ctx *ctx, moth_profile_info *info) {
   if (!p) return moth_fail(ctx, MOTH_E_STATE, NULL, "no profile is under way");
   const double now = moth_seconds();
   settle(ctx, p, now);
-  while (p->top != NONE) end_row(ctx, p, p->top, MOTH_OK);
+  while (p->top != NO_EVENT) end_row(ctx, p, p->top, MOTH_OK);
   moth_profile_attach(ctx, NULL);
   ctx->profiled = p;
   const int64_t peak = ctx->mem.peak_bytes;
@@ -414,7 +416,7 @@ void moth_profile_end(moth_ctx *ctx, uint64_t range) {
 void moth_profile_line(moth_ctx *ctx, uint32_t line) {
   MOTH_NEED(ctx, true, );
   moth_profile *p = ctx->profile;
-  if (!p || p->host == NONE) return;
+  if (!p || p->host == NO_EVENT) return;
   row_at(p, p->host)->e.line = line;
-  p->host = NONE; /* the next call may fail before it is an event */
+  p->host = NO_EVENT; /* the next call may fail before it is an event */
 }

@@ -43,9 +43,9 @@ typedef struct moth_trace {
   int status;            /* error of a step that could not be added: its op fails */
   const char *why;
   trace_value *values;
-  uint32_t nvalues, value_room;
+  uint32_t nvalues, value_capacity;
   moth_traced *steps;
-  uint32_t nsteps, step_room;
+  uint32_t nsteps, step_capacity;
 } moth_trace;
 
 /* -- values -- */
@@ -71,7 +71,8 @@ static void forget(moth_trace *t, const moth_tensor *x) {
 
 /* Adds x as a value. Returns its number, or a status. */
 static int add(moth_trace *t, const moth_tensor *x, moth_tensor *constant) {
-  const int status = moth_grow(t->ctx, &t->values, t->nvalues, &t->value_room, sizeof *t->values);
+  const int status =
+    moth_grow(t->ctx, &t->values, t->nvalues, &t->value_capacity, sizeof *t->values);
   if (status) return status;
   trace_value *v = &t->values[t->nvalues];
   v->id = id_of(x);
@@ -200,7 +201,7 @@ static bool note(moth_observer *o, const struct moth_loops *loops, int dtype, in
   if (t->status) return false;
   if (why) t->status = refused(t, why);
   else if (n > FUSED_VALUES) t->status = refused(t, "it takes too many operands");
-  else t->status = moth_grow(t->ctx, &t->steps, t->nsteps, &t->step_room, sizeof *t->steps);
+  else t->status = moth_grow(t->ctx, &t->steps, t->nsteps, &t->step_capacity, sizeof *t->steps);
   if (t->status) return false;
   moth_traced *s = &t->steps[t->nsteps];
   s->dtype = dtype;
@@ -215,7 +216,7 @@ static bool note(moth_observer *o, const struct moth_loops *loops, int dtype, in
 static int put_off(moth_trace *t, const void *args, const moth_tensor *y) {
   const int v = value_of(t, ((const sum_args *)args)->input);
   if (v < 0 || t->values[v].constant) return refused(t, "it sums");
-  const int status = moth_grow(t->ctx, &t->steps, t->nsteps, &t->step_room, sizeof *t->steps);
+  const int status = moth_grow(t->ctx, &t->steps, t->nsteps, &t->step_capacity, sizeof *t->steps);
   if (status) return status;
   moth_traced *s = &t->steps[t->nsteps];
   *s = (moth_traced){.name = "convert", .function = FUSED_CONVERT, .nvalues = 2};
@@ -317,8 +318,8 @@ void moth_trace_free(moth_ctx *ctx) {
   moth_trace_end(ctx);
   moth_capture_take_up(ctx, t->capture);
   while (t->nvalues) moth_tensor_release(t->values[--t->nvalues].constant);
-  moth_dealloc(ctx, t->values, (int64_t)(t->value_room * sizeof *t->values));
-  moth_dealloc(ctx, t->steps, (int64_t)(t->step_room * sizeof *t->steps));
+  moth_dealloc(ctx, t->values, (int64_t)(t->value_capacity * sizeof *t->values));
+  moth_dealloc(ctx, t->steps, (int64_t)(t->step_capacity * sizeof *t->steps));
   moth_dealloc(ctx, t, sizeof *t);
   ctx->trace = NULL;
 }

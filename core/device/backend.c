@@ -66,7 +66,7 @@ static char trouble[512];
 static bool tried;
 
 static void *open_in(const char *folder, size_t length) {
-  char path[MOTH_PATH_ROOM];
+  char path[MOTH_PATH_SIZE];
   int n = length ? snprintf(path, sizeof path, "%.*s/" PLUGIN, (int)length, folder)
                  : snprintf(path, sizeof path, PLUGIN);
   void *library = n < (int)sizeof path ? moth_library_open(path) : NULL;
@@ -80,7 +80,7 @@ static void *open_in(const char *folder, size_t length) {
 ** then the system's. */
 static void *open_plugin(void) {
   const char *at = getenv("MOTH_BACKEND_PATH");
-  char folder[MOTH_PATH_ROOM];
+  char folder[MOTH_PATH_SIZE];
   void *library = NULL;
   snprintf(trouble, sizeof trouble, PLUGIN " was not found%s%s", at ? " in " : "", at ? at : "");
   while (at && *at && !library) {
@@ -172,12 +172,12 @@ moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *like) {
 
 /* -- functions of moth.h and moth_lua.h -- */
 
-int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t room) {
-  MOTH_NEED(ctx, (text || !room), MOTH_E_ARG);
+int32_t moth_device_report(moth_ctx *ctx, char *text, int64_t size) {
+  MOTH_NEED(ctx, (text || !size), MOTH_E_ARG);
   moth_error_clear(ctx);
-  if (room > 0) *text = 0;
+  if (size > 0) *text = 0;
   const moth_backend *b = moth_backend_load(ctx);
-  if (b && room > 0) b->report(ctx, text, (size_t)room);
+  if (b && size > 0) b->report(ctx, text, (size_t)size);
   return b ? MOTH_OK : ctx->error.code;
 }
 

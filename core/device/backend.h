@@ -97,7 +97,7 @@ typedef struct moth_backend {
   int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
   void (*empty_cache)(moth_ctx *ctx, int device);
   /* What was found, in lines: "cuBLASLt\t13.0.2 (libcublasLt.so.13)". */
-  void (*report)(moth_ctx *ctx, char *text, size_t room);
+  void (*report)(moth_ctx *ctx, char *text, size_t size);
   void (*close)(moth_ctx *ctx); /* the context closes: frees all that belongs to it */
 } moth_backend;
 

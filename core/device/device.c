@@ -53,16 +53,16 @@ static const moth_device_kernel *kernel_named(const char *name, bool map) {
   return NULL;
 }
 
-const char *moth_device_name(int device, char room[24]) {
+const char *moth_device_name(int device, char name[24]) {
   if (device == 0) return "cpu";
-  snprintf(room, 24, "%s:%d", moth_plugin ? moth_plugin->name : "cuda", device - 1);
-  return room;
+  snprintf(name, 24, "%s:%d", moth_plugin ? moth_plugin->name : "cuda", device - 1);
+  return name;
 }
 
 int moth_device_missing(moth_ctx *ctx, int device) {
-  char room[24];
+  char name[24];
   return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "there is no kernel for it on %s; use :cpu()",
-                   moth_device_name(device, room));
+                   moth_device_name(device, name));
 }
 
 /* -- memory -- */
@@ -70,10 +70,10 @@ int moth_device_missing(moth_ctx *ctx, int device) {
 void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
   moth_device_bytes *c = &ctx->devices->of[device];
   if (c->limit > 0 && (nbytes > c->limit || c->live > c->limit - nbytes)) {
-    char room[24];
+    char name[24];
     moth_fail(ctx, MOTH_E_LIMIT, NULL,
               "memory limit of %lld bytes reached on %s: %lld in use, %lld more asked for",
-              (long long)c->limit, moth_device_name(device, room), (long long)c->live,
+              (long long)c->limit, moth_device_name(device, name), (long long)c->live,
               (long long)nbytes);
     return NULL;
   }

@@ -45,8 +45,8 @@ void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner)
 void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes);
 /* A block is reused for `more` additional bytes. */
 void moth_device_recount(moth_ctx *ctx, int device, int64_t more);
-/* Copies n bytes between devices, of which one is the CPU, 0, or both are the same. Waits for
-** copies to the CPU. */
+/* Copies n bytes between the CPU, 0, and a device, or within one of them. Waits for copies to the
+** CPU. */
 int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, const void *from,
                     int64_t n);
 /* The bytes of the context's tensors on all devices. ctx->devices must not be NULL. */
@@ -68,6 +68,6 @@ void moth_ones_shared(moth_ctx *ctx, const moth_storage *s);
 void moth_ones_forget(moth_ctx *ctx);
 void moth_devices_close(moth_ctx *ctx);
 int moth_device_missing(moth_ctx *ctx, int device); /* fails: the op has no kernel */
-const char *moth_device_name(int device, char room[24]); /* "cpu", "cuda:0" */
+const char *moth_device_name(int device, char name[24]); /* "cpu", "cuda:0" */
 
 #endif

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define CHUNK ((int64_t)16 << 20) /* bytes between two cancel checks */
-#define FIXED_NAMES 8u            /* after these, random names */
-#define SEND ((int64_t)8 << 20)   /* bytes that are worth an early write to the disk */
+#define POLL_BYTES ((int64_t)16 << 20)    /* bytes between two cancel checks */
+#define FIXED_NAMES 8u                    /* after these, random names */
+#define MIN_SEND_BYTES ((int64_t)8 << 20) /* bytes that are worth an early write to the disk */
 
 /* The path as a C string, which the caller frees. Returns NULL with E_ARG or E_MEM. */
 static char *path_of(moth_ctx *ctx, const moth_text *path) {
@@ -142,7 +142,8 @@ int moth_source_read(moth_ctx *ctx, const moth_source *s, int64_t from, char *to
   while (size > 0) {
     int status = moth_poll(ctx);
     if (status) return status;
-    const int64_t n = moth_disk_read(s->fd, to, (size_t)(size < CHUNK ? size : CHUNK), from);
+    const size_t part = (size_t)(size < POLL_BYTES ? size : POLL_BYTES);
+    const int64_t n = moth_disk_read(s->fd, to, part, from);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return io_error(ctx, "read", s->shown, errno);
     if (n == 0)
@@ -192,15 +193,15 @@ static uint64_t hash_of(const char *name) {
 ** of a killed save has the same name and is replaced. Concurrent saves to one path use further
 ** names. */
 static int open_temporary(moth_sink *s, int mode) {
-  size_t dir = directory_size(s->path), room = dir + 64;
+  size_t dir = directory_size(s->path), size = dir + 64;
   const uint64_t hash = hash_of(s->path + dir);
-  s->temp = malloc(room);
+  s->temp = malloc(size);
   if (!s->temp) return ENOMEM;
   memcpy(s->temp, s->path, dir);
   for (unsigned attempt = 0; attempt < 100; attempt++) {
     uint64_t name = hash;
     if (attempt >= FIXED_NAMES) name ^= (uint64_t)(moth_seconds() * 1e9) << 20 ^ (uint64_t)getpid();
-    snprintf(s->temp + dir, room - dir, ".moth-%016llx-%u.tmp", (unsigned long long)name, attempt);
+    snprintf(s->temp + dir, size - dir, ".moth-%016llx-%u.tmp", (unsigned long long)name, attempt);
     s->fd = moth_disk_temporary(s->temp, mode); /* mode of the replaced file */
     if (s->fd >= 0) return 0;
     if (errno != EEXIST && errno != EINTR) break;
@@ -244,7 +245,7 @@ static int open_target(moth_sink *s) {
 
 /* Starts writing to the disk while later bytes are still copied, so that fsync takes less time. */
 static void send_off(moth_sink *s) {
-  if (!s->durable || !s->temp || s->written - s->sent < SEND) return;
+  if (!s->durable || !s->temp || s->written - s->sent < MIN_SEND_BYTES) return;
   moth_disk_send(s->fd, s->sent, s->written - s->sent);
   s->sent = s->written;
 }
@@ -268,7 +269,8 @@ int moth_sink_write(moth_sink *s, const char *bytes, int64_t size) {
   while (size > 0) {
     int status = moth_poll(s->ctx);
     if (status) return status;
-    const int64_t n = moth_disk_write(s->fd, bytes, (size_t)(size < CHUNK ? size : CHUNK));
+    const size_t part = (size_t)(size < POLL_BYTES ? size : POLL_BYTES);
+    const int64_t n = moth_disk_write(s->fd, bytes, part);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return io_error(s->ctx, "write", s->shown, errno);
     bytes += n;

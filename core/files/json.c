@@ -47,8 +47,8 @@ static size_t utf8_write(uint32_t code, char *to) {
   return n;
 }
 
-const char *moth_quote(moth_text text, char *to, size_t room) {
-  char *at = to, *end = to + room - 8; /* space for one character, "..." and the quote */
+const char *moth_quote(moth_text text, char *to, size_t size) {
+  char *at = to, *end = to + size - 8; /* space for one character, "..." and the quote */
   *at++ = '\'';
   const char *from = text.at, *stop = text.at + text.size;
   while (from < stop) {
@@ -212,16 +212,16 @@ size_t moth_json_decode(moth_text raw, char *to) {
 
 void moth_put(moth_buffer *b, const char *bytes, size_t size) {
   if (b->failed || size == 0) return;
-  if (size > b->room - b->size) {
-    size_t room = b->room < 1024 ? 1024 : b->room;
-    while (room - b->size < size && room < SIZE_MAX / 4) room *= 2;
-    char *at = room - b->size < size ? NULL : realloc(b->at, room);
+  if (size > b->capacity - b->size) {
+    size_t capacity = b->capacity < 1024 ? 1024 : b->capacity;
+    while (capacity - b->size < size && capacity < SIZE_MAX / 4) capacity *= 2;
+    char *at = capacity - b->size < size ? NULL : realloc(b->at, capacity);
     if (!at) {
       b->failed = true;
       return;
     }
     b->at = at;
-    b->room = room;
+    b->capacity = capacity;
   }
   memcpy(b->at + b->size, bytes, size);
   b->size += size;

@@ -32,7 +32,7 @@ size_t moth_json_decode(moth_text raw, char *to);     /* never longer; `to` may 
 
 typedef struct moth_buffer { /* grows by malloc; the caller calls free(at) */
   char *at;
-  size_t size, room;
+  size_t size, capacity;
   bool failed; /* out of memory; later writes do nothing */
 } moth_buffer;
 
@@ -44,7 +44,7 @@ void moth_put_json(moth_buffer *b, moth_text text); /* as a JSON string; text is
 /* -- text -- */
 
 bool moth_utf8(moth_text text);
-/* Text for a message: quoted, shortened, without control characters. room is at least 16. */
-const char *moth_quote(moth_text text, char *to, size_t room);
+/* Text for a message: quoted, shortened, without control characters. size is at least 16. */
+const char *moth_quote(moth_text text, char *to, size_t size);
 
 #endif

@@ -277,7 +277,7 @@ static int by_key(const void *a, const void *b) {
   return moth_text_order(&((const pair *)a)->key, &((const pair *)b)->key);
 }
 
-static int index_room(reader *r) {
+static int alloc_index(reader *r) {
   moth_file *f = r->file;
   f->ntensors = r->ntensors;
   f->nmetadata = r->nmetadata;
@@ -329,7 +329,7 @@ static int check_names(reader *r) {
 
 static int build_index(reader *r) {
   int status = read_header(r, false);
-  if (!status) status = index_room(r);
+  if (!status) status = alloc_index(r);
   if (!status) status = read_header(r, true);
   if (!status) status = check_places(r);
   return status ? status : check_names(r);

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define PACK_ROOM ((size_t)256 << 10) /* size of the buffer for strided tensors */
+#define PACK_BYTES ((size_t)256 << 10) /* size of the buffer for strided tensors */
 #define TIED "moth.tied"
 
 typedef struct item {
@@ -197,7 +197,7 @@ static int put_header(saver *s) {
 static int write_strided(moth_sink *sink, const moth_tensor *x) {
   int64_t size = moth_dtype_size[x->l.dtype], index[MOTH_MAX_DIMS] = {0};
   int last = x->l.ndim - 1, status = MOTH_OK;
-  char *buffer = malloc(PACK_ROOM);
+  char *buffer = malloc(PACK_BYTES);
   size_t used = 0;
   if (!buffer) return moth_fail(sink->ctx, MOTH_E_MEM, "tensors", "out of memory");
   for (const char *row = moth_at(x); row && !status;) {
@@ -205,7 +205,7 @@ static int write_strided(moth_sink *sink, const moth_tensor *x) {
     for (int64_t i = 0; i < x->l.shape[last] && !status; i++, at += x->l.stride[last] * size) {
       memcpy(buffer + used, at, (size_t)size);
       used += (size_t)size;
-      if (used + 8 <= PACK_ROOM) continue;
+      if (used + 8 <= PACK_BYTES) continue;
       status = moth_sink_write(sink, buffer, (int64_t)used);
       used = 0;
     }

@@ -36,10 +36,10 @@
 #endif
 
 typedef struct places { /* paths of the program and its files */
-  char program[MOTH_PATH_ROOM]; /* this program */
-  char home[MOTH_PATH_ROOM];    /* its directory */
-  char root[MOTH_PATH_ROOM];    /* the checkout; "": installed */
-  char path[4 * MOTH_PATH_ROOM], cpath[4 * MOTH_PATH_ROOM];
+  char program[MOTH_PATH_SIZE]; /* this program */
+  char home[MOTH_PATH_SIZE];    /* its directory */
+  char root[MOTH_PATH_SIZE];    /* the checkout; "": installed */
+  char path[4 * MOTH_PATH_SIZE], cpath[4 * MOTH_PATH_SIZE];
 } places;
 
 /* For the signal handler; set before it is installed. */
@@ -55,7 +55,7 @@ static double last_interrupt;         /* its time in seconds; used in the handle
 /* ---- paths ---- */
 
 static bool exists(const char *format, const char *directory) {
-  char path[MOTH_PATH_ROOM + 64];
+  char path[MOTH_PATH_SIZE + 64];
   int n = snprintf(path, sizeof path, format, directory);
   return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
@@ -72,7 +72,7 @@ static void find_root(places *at) {
   if (exists("%s/lua/moth/init.lua", at->root) && exists("%s/core/moth.h", at->root)) return;
 
   at->root[0] = '\0';
-  char note[MOTH_PATH_ROOM + 8];
+  char note[MOTH_PATH_SIZE + 8];
   snprintf(note, sizeof note, "%s/.root", at->home);
   FILE *file = fopen(note, "r");
   if (!file) return;
@@ -250,7 +250,7 @@ static void add_frame(lua_State *L, const lua_Debug *frame) {
 /* Appends a traceback to the message on top of the stack, without C functions and Moth's own files.
 ** MOTH_TRACEBACK=full shows all. */
 static void add_traceback(lua_State *L) {
-  enum { MOST = 22, DEPTH = 300 }; /* lines, levels */
+  enum { MAX_LINES = 22, DEPTH = 300 }; /* lines, levels */
   const char *wanted = getenv("MOTH_TRACEBACK");
   if (wanted && strcmp(wanted, "full") == 0) {
     luaL_traceback(L, L, lua_tostring(L, -1), 1);
@@ -265,7 +265,7 @@ static void add_traceback(lua_State *L) {
       lua_pushliteral(L, "\nstack traceback:");
       lua_concat(L, 2);
     }
-    if (shown > MOST) {
+    if (shown > MAX_LINES) {
       lua_pushliteral(L, "\n\t...");
       lua_concat(L, 2);
       return;

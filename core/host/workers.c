@@ -27,9 +27,9 @@
 #include "call/observer.h"
 #include "base/system.h"
 
-#define PATIENCE 2.0 /* seconds that an end waits for workers */
+#define END_SECONDS 2.0 /* seconds that an end waits for workers */
 #define STACK_PAUSE 0.05 /* seconds until the system has freed a thread's stack */
-#define LOOK 0.02    /* seconds between two cancel checks of a waiting host */
+#define POLL_SECONDS 0.02    /* seconds between two cancel checks of a waiting host */
 
 /* moth_lua with the types of its functions. */
 typedef struct lua_State lua_State;
@@ -204,7 +204,7 @@ static void drop(void *at) {
 /* Waits for the threads of a host's crews, or of all. Threads that run other code for longer end
 ** later, or with the process. */
 static void wait_for(const moth_ctx *host) {
-  const struct timespec until = after(PATIENCE);
+  const struct timespec until = after(END_SECONDS);
   bool late = false;
   pthread_mutex_lock(&lock);
   for (crew *c = crews; c;) {
@@ -499,9 +499,9 @@ int32_t moth_workers_receive(moth_ctx *ctx, const moth_handle *workers, double s
   const double begun = moth_seconds();
   pthread_mutex_lock(&lock);
   while ((status = look(ctx, c, message)) == 0) {
-    double left = seconds < 0 ? LOOK : begun + seconds - moth_seconds();
+    double left = seconds < 0 ? POLL_SECONDS : begun + seconds - moth_seconds();
     if (left <= 0) break;
-    const struct timespec until = after(left < LOOK ? left : LOOK);
+    const struct timespec until = after(left < POLL_SECONDS ? left : POLL_SECONDS);
     pthread_cond_timedwait(&c->answered, &lock, &until);
   }
   pthread_mutex_unlock(&lock);

@@ -195,7 +195,7 @@ int32_t moth_bytes(moth_ctx *ctx, const moth_handle *h, void *to, size_t size) {
   if (!x || MOTH_NOTICE(ctx, READ, .x = x, .what = "values are read")) return ctx->error.code;
   uint64_t wanted = (uint64_t)x->l.numel * moth_dtype_size[x->l.dtype];
   if (size != wanted)
-    return moth_fail(ctx, MOTH_E_ARG, NULL, "%lld bytes are needed, room for %lld",
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "%lld bytes are needed, the buffer has %lld",
                      (long long)wanted, (long long)size);
   moth_tensor *packed = moth_to_host(x);
   if (!packed) return ctx->error.code;

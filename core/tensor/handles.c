@@ -16,7 +16,7 @@
 #include "tensor.h"
 
 static int grow_slots(moth_ctx *ctx) {
-  return moth_grow(ctx, &ctx->slots, ctx->nslots, &ctx->slot_room, sizeof *ctx->slots);
+  return moth_grow(ctx, &ctx->slots, ctx->nslots, &ctx->slot_capacity, sizeof *ctx->slots);
 }
 
 static void chain(moth_ctx *ctx, uint32_t i, uint32_t scope) {
@@ -49,7 +49,7 @@ int moth_hand_out(moth_ctx *ctx, moth_tensor *take, moth_handle *h) {
   if (i) {
     ctx->free_slot = ctx->slots[i].next;
   } else {
-    if (ctx->nslots == ctx->slot_room && grow_slots(ctx)) {
+    if (ctx->nslots == ctx->slot_capacity && grow_slots(ctx)) {
       moth_tensor_release(take);
       return ctx->error.code;
     }
@@ -167,13 +167,13 @@ int32_t moth_number(moth_ctx *ctx, uint32_t which, int32_t type, const moth_slot
 /* -- scopes -- */
 
 static int grow_scopes(moth_ctx *ctx) {
-  return moth_grow(ctx, &ctx->scopes, ctx->nscopes + 1, &ctx->scope_room, sizeof *ctx->scopes);
+  return moth_grow(ctx, &ctx->scopes, ctx->nscopes + 1, &ctx->scope_capacity, sizeof *ctx->scopes);
 }
 
 uint32_t moth_scope_open(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, 0);
   uint32_t i = ctx->free_scope, *top = moth_own_scope(ctx);
-  if (!top || (!i && ctx->nscopes + 1 == ctx->scope_room && grow_scopes(ctx))) return 0;
+  if (!top || (!i && ctx->nscopes + 1 == ctx->scope_capacity && grow_scopes(ctx))) return 0;
   if (i) ctx->free_scope = ctx->scopes[i].outer;
   else i = ++ctx->nscopes;
   if (++ctx->scope_id == 0) ctx->scope_id = 1;
@@ -302,7 +302,7 @@ uint32_t moth_dead_ids(moth_ctx *ctx, uint64_t *ids, uint32_t max) {
 
 int moth_results_push(moth_results *r, moth_tensor *take) {
   if (!take) return r->ctx->error.code;
-  if (r->n == r->room && moth_grow(r->ctx, &r->at, r->n, &r->room, sizeof take)) {
+  if (r->n == r->capacity && moth_grow(r->ctx, &r->at, r->n, &r->capacity, sizeof take)) {
     moth_tensor_release(take);
     return r->ctx->error.code;
   }

@@ -15,7 +15,7 @@
 
 #define POLL_RUN (1 << 20)  /* elements of a run between two cancel checks */
 #define POLL_RUNS (1 << 14) /* runs between two cancel checks */
-#define ALONE 1e3           /* ns; shorter work does not use the thread pool */
+#define MIN_POOL_NS 1e3     /* ns; shorter work does not use the thread pool */
 #define GRAIN 256           /* elements: pieces of threads begin at multiples */
 
 /* -- setting up -- */
@@ -187,7 +187,7 @@ static void run_share(int64_t first, int64_t last, int lane, const void *arg) {
 
 int moth_loop_share(const moth_loop *loop, moth_inner inner, const void *arg, double cost) {
   int64_t n = loop->size[0];
-  if (loop->ndim == 1 && (double)n * cost < ALONE) {
+  if (loop->ndim == 1 && (double)n * cost < MIN_POOL_NS) {
     if (n > 0) inner(n, loop->at, loop->step[0], arg);
     return MOTH_OK;
   }
@@ -277,7 +277,7 @@ static bool in_rows(const moth_loop *loop, const copy_plan *plan) {
          loop->step[0][0] == size && (loop->step[0][1] == size || loop->step[0][1] == 0);
 }
 
-enum { TILE = 64 };
+enum { COPY_TILE = 64 };
 
 /* A transposed copy: y is contiguous along n, x along the rows. Tiles keep both in the CPU
 ** cache. */
@@ -285,8 +285,8 @@ static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const co
                        int64_t first, int64_t last) {
   const int64_t size = moth_dtype_size[plan->to];
   const bool turns = size == 4 && plan->from == plan->to && step[0] == 4 && plan->x_step == 4;
-  for (int64_t j = 0; j < n; j += TILE) {
-    const int64_t w = n - j < TILE ? n - j : TILE;
+  for (int64_t j = 0; j < n; j += COPY_TILE) {
+    const int64_t w = n - j < COPY_TILE ? n - j : COPY_TILE;
     const char *x = at[1] + j * step[1] + first * plan->x_step;
     char *y = at[0] + j * step[0] + first * plan->y_step;
     if (turns) {
@@ -298,13 +298,13 @@ static void copy_tiles(int64_t n, char *const *at, const int64_t *step, const co
   }
 }
 
-/* Copies bands first to last - 1. A band is TILE rows at one index of the outer dimensions. */
+/* Copies bands first to last - 1. A band is COPY_TILE rows at one index of the outer dimensions. */
 static void run_tiles(int64_t first, int64_t last, int lane, const void *arg) {
   const copy_plan *plan = arg;
   const moth_loop *loop = plan->loop;
   (void)lane;
   for (int64_t i = first; i < last; i++) {
-    int64_t place = i / plan->bands, row = i % plan->bands * TILE;
+    int64_t place = i / plan->bands, row = i % plan->bands * COPY_TILE;
     char *at[2] = {loop->at[0], loop->at[1]};
     for (int d = 1; d < loop->ndim; d++) {
       const int64_t index = place % loop->size[d];
@@ -312,7 +312,7 @@ static void run_tiles(int64_t first, int64_t last, int lane, const void *arg) {
       for (int k = 0; k < 2; k++) at[k] += index * loop->step[d][k];
     }
     copy_tiles(loop->size[0], at, loop->step[0], plan, row,
-               plan->rows - row < TILE ? plan->rows : row + TILE);
+               plan->rows - row < COPY_TILE ? plan->rows : row + COPY_TILE);
   }
 }
 
@@ -323,7 +323,7 @@ static bool plan_tiles(moth_loop *loop, copy_plan *plan, int64_t size) {
   for (int d = 1; d < loop->ndim; d++) {
     if (loop->step[d][1] != size || loop->size[d] < 4) continue;
     plan->rows = loop->size[d];
-    plan->bands = (plan->rows + TILE - 1) / TILE;
+    plan->bands = (plan->rows + COPY_TILE - 1) / COPY_TILE;
     plan->loop = loop;
     plan->y_step = loop->step[d][0];
     plan->x_step = loop->step[d][1];
@@ -354,7 +354,7 @@ int moth_copy_into(moth_tensor *y, const moth_tensor *x) {
     return moth_loop_share(&loop, copy_run, &plan, cost);
   int64_t bands = plan.bands;
   for (int d = 1; d < loop.ndim; d++) bands *= loop.size[d];
-  return moth_parallel(y->ctx, bands, 1, (cost + 0.2) * TILE * (double)loop.size[0], run_tiles,
+  return moth_parallel(y->ctx, bands, 1, (cost + 0.2) * COPY_TILE * (double)loop.size[0], run_tiles,
                        &plan);
 }
 

@@ -243,18 +243,18 @@ int moth_shape_of(moth_ctx *ctx, const char *arg, moth_ints sizes, moth_layout *
 static char *ring(moth_ctx *ctx) { return ctx->str[ctx->str_next++ % MOTH_STR_RING]; }
 
 /* Writes `open`, the numbers and `close` into buf; "..." replaces numbers that do not fit. */
-static void list_text(char *buf, size_t room, char open, char close, bool positions, int64_t n,
+static void list_text(char *buf, size_t size, char open, char close, bool positions, int64_t n,
                       const int64_t *at) {
   size_t used = 0;
   buf[used++] = open;
   for (int64_t i = 0; i < n; i++) {
-    if (used + 32 > room) {
-      used += (size_t)snprintf(buf + used, room - used, "...");
+    if (used + 32 > size) {
+      used += (size_t)snprintf(buf + used, size - used, "...");
       break;
     }
-    if (i) used += (size_t)snprintf(buf + used, room - used, ", ");
-    if (positions) used += (size_t)snprintf(buf + used, room - used, MOTH_POS, (long long)at[i]);
-    else used += (size_t)snprintf(buf + used, room - used, "%lld", (long long)at[i]);
+    if (i) used += (size_t)snprintf(buf + used, size - used, ", ");
+    if (positions) used += (size_t)snprintf(buf + used, size - used, MOTH_POS, (long long)at[i]);
+    else used += (size_t)snprintf(buf + used, size - used, "%lld", (long long)at[i]);
   }
   buf[used++] = close;
   buf[used] = 0;
@@ -262,19 +262,19 @@ static void list_text(char *buf, size_t room, char open, char close, bool positi
 
 const char *moth_str_shape(moth_ctx *ctx, int32_t ndim, const int64_t *shape) {
   char *buf = ring(ctx);
-  list_text(buf, MOTH_STR_ROOM - 8, '(', ')', false, ndim, shape);
+  list_text(buf, MOTH_STR_SIZE - 8, '(', ')', false, ndim, shape);
   return buf;
 }
 
 const char *moth_str_ints(moth_ctx *ctx, int64_t n, const int64_t *at) {
   char *buf = ring(ctx);
-  list_text(buf, MOTH_STR_ROOM - 8, '{', '}', false, n, at);
+  list_text(buf, MOTH_STR_SIZE - 8, '{', '}', false, n, at);
   return buf;
 }
 
 const char *moth_str_dims(moth_ctx *ctx, int64_t n, const int64_t *at) {
   char *buf = ring(ctx);
-  list_text(buf, MOTH_STR_ROOM - 8, '{', '}', true, n, at);
+  list_text(buf, MOTH_STR_SIZE - 8, '{', '}', true, n, at);
   return buf;
 }
 
@@ -293,6 +293,6 @@ const char *moth_str(const moth_tensor *x) {
   for (int32_t d = 0; d < x->l.ndim; d++)
     if (!(x->flags & MOTH_T_LINES) || d != x->l.ndim - 2) shape[n++] = x->l.shape[d];
   int used = snprintf(buf, 24, "%s%s ", kind, moth_dtype_name(x->l.dtype));
-  list_text(buf + used, MOTH_STR_ROOM - 32, '(', ')', false, n, shape);
+  list_text(buf + used, MOTH_STR_SIZE - 32, '(', ')', false, n, shape);
   return buf;
 }

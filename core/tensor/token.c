@@ -25,17 +25,17 @@ typedef struct token_entry {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static token_entry *entries;
-static uint32_t nentries, room, lowest; /* no entry below `lowest` is free */
+static uint32_t nentries, capacity, lowest; /* no entry below `lowest` is free */
 
 static uint32_t free_entry(void) {
   for (; lowest < nentries; lowest++)
     if (!entries[lowest].storage && !entries[lowest].held) return lowest;
-  if (nentries == room) {
-    uint32_t more = room ? room * 2 : 64;
+  if (nentries == capacity) {
+    uint32_t more = capacity ? capacity * 2 : 64;
     token_entry *grown = realloc(entries, more * sizeof *grown);
     if (!grown) return UINT32_MAX;
     entries = grown;
-    room = more;
+    capacity = more;
   }
   entries[nentries] = (token_entry){.gen = 1};
   return nentries++;

@@ -123,7 +123,7 @@ static inline void moth_storage_bump(moth_storage *s) {
 typedef struct moth_results {
   moth_ctx *ctx;
   moth_tensor **at;
-  uint32_t n, room;
+  uint32_t n, capacity;
 } moth_results;
 
 #endif

@@ -21,9 +21,9 @@
 #include "base/system.h"
 #include "base/threads.h"
 
-#define SMALL 1024       /* products up to this m n k are faster without a call */
-#define BLOCK 128        /* rows or columns per call of a large product */
-#define BLAS_PER_NS 30.0 /* multiply-adds per ns of a library, roughly */
+#define MIN_BLAS_WORK 1024 /* products up to this m n k are faster without a call */
+#define PANEL 128          /* rows or columns per call of a large product */
+#define BLAS_PER_NS 30.0   /* multiply-adds per ns of a library, roughly */
 
 enum { ROW_MAJOR = 101, PLAIN = 111, TRANSPOSED = 112 };
 
@@ -232,12 +232,12 @@ static void multiply_blocks(int64_t first, int64_t last, int lane, const void *a
   const blocks *w = arg;
   (void)lane;
   int64_t size = moth_dtype_size[w->p->dtype];
-  for (int64_t i = first * BLOCK; i < last * BLOCK; i += BLOCK) {
+  for (int64_t i = first * PANEL; i < last * PANEL; i += PANEL) {
     moth_product part = *w->p;
     matrix a = *w->a, b = *w->b;
     int64_t *side = w->by_rows ? &part.m : &part.n;
     if (i >= *side) return;
-    *side = *side - i < BLOCK ? *side - i : BLOCK;
+    *side = *side - i < PANEL ? *side - i : PANEL;
     if (w->by_rows) a.data += i * (a.order == PLAIN ? a.step : 1) * size;
     else b.data += i * (b.order == PLAIN ? 1 : b.step) * size;
     part.c += i * (w->by_rows ? part.ldc : 1) * size;
@@ -251,11 +251,11 @@ static int blas_matrix(moth_ctx *ctx, const moth_product *p) {
   if (!status) status = describe(ctx, &b, p->dtype, p->b, p->k, p->n, p->rs_b, p->cs_b);
   blocks w = {p, &a, &b, p->m >= p->n};
   int64_t side = w.by_rows ? p->m : p->n, other = w.by_rows ? p->n : p->m;
-  if (!status && side < 2 * BLOCK)
+  if (!status && side < 2 * PANEL)
     call_gemm(p, &a, &b);
   else if (!status)
-    status = moth_parallel(ctx, (side + BLOCK - 1) / BLOCK, 1,
-                           (double)other * (double)p->k * BLOCK / BLAS_PER_NS, multiply_blocks, &w);
+    status = moth_parallel(ctx, (side + PANEL - 1) / PANEL, 1,
+                           (double)other * (double)p->k * PANEL / BLAS_PER_NS, multiply_blocks, &w);
   forget(ctx, &a);
   forget(ctx, &b);
   return status;
@@ -306,7 +306,7 @@ static int without_bias(moth_ctx *ctx, const moth_product *p) {
   if (moth_is_half(p->dtype)) return half_product(ctx, p);
   if (!moth_is_float(p->dtype))
     return p->dtype != MOTH_BOOL && moth_igemm_pays(p) ? moth_igemm(ctx, p) : plain(ctx, p);
-  if (p->k == 0 || (double)p->m * (double)p->n * (double)p->k <= SMALL) {
+  if (p->k == 0 || (double)p->m * (double)p->n * (double)p->k <= MIN_BLAS_WORK) {
     moth_gemm_plain(p);
     return MOTH_OK;
   }
@@ -352,7 +352,7 @@ void moth_multiply_inside(const moth_product *p) {
   }
   pthread_once(&once, find);
   matrix a = seen(p->a, p->m, p->k, p->rs_a, p->cs_a), b = seen(p->b, p->k, p->n, p->rs_b, p->cs_b);
-  bool worth = (double)p->m * (double)p->n * (double)p->k > SMALL;
+  bool worth = (double)p->m * (double)p->n * (double)p->k > MIN_BLAS_WORK;
   bool sizes = fits(p->m) && fits(p->n) && fits(p->k) && fits(p->ldc);
   if (blas.found && worth && sizes && a.order && b.order) call_gemm(p, &a, &b);
   else moth_gemm_plain(p);

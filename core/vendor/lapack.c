@@ -19,9 +19,9 @@
 #include "autograd/tape.h"
 #include "base/threads.h"
 
-#define BLOCK 16          /* side of the blocks in a transposition */
-#define LEAST 16383       /* limit of the smaller size: twice its square must fit an int */
-#define LARGEST (1 << 28) /* limit of the larger size */
+#define SIDE 16                   /* side of the blocks in a transposition */
+#define MAX_SMALLER_SIZE 16383    /* twice its square must fit an int */
+#define MAX_LARGER_SIZE (1 << 28) /* limit of the larger size */
 
 /* -- the library: BLAS if it has LAPACK in it, as OpenBLAS does; else liblapack -- */
 
@@ -105,8 +105,8 @@ int moth_stack_open(moth_stack *s, const void *args, const moth_tensor *first,
 }
 
 int64_t moth_stack_reserve(moth_stack *s, int64_t n, int64_t size) {
-  int64_t at = s->room;
-  s->room += (n * size + 63) & ~(int64_t)63;
+  int64_t at = s->scratch_size;
+  s->scratch_size += (n * size + 63) & ~(int64_t)63;
   return at;
 }
 
@@ -128,7 +128,7 @@ typedef struct stack_job {
 static void work(int64_t first, int64_t last, int lane, const void *arg) {
   const stack_job *job = arg;
   const moth_stack *s = job->s;
-  char *scratch = job->scratch + lane * s->room;
+  char *scratch = job->scratch + lane * s->scratch_size;
   if (s->side)
     for (int64_t i = first; i < last; i++) s->side(s, i * (MOTH_SIDE_BYTES / s->size), scratch);
   else
@@ -141,8 +141,9 @@ int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *
   const int64_t many = MOTH_SIDE_BYTES / s->size, lanes = s->count > 1 ? moth_lanes(ctx) : 1;
   *failed = -1;
   if (s->count == 0) return MOTH_OK;
-  stack_job job = {.s = s, .scratch = s->room ? moth_alloc(ctx, s->room * lanes) : NULL};
-  s->info = s->room && !job.scratch ? NULL : moth_alloc(ctx, infos);
+  const int64_t bytes = s->scratch_size * lanes;
+  stack_job job = {.s = s, .scratch = bytes ? moth_alloc(ctx, bytes) : NULL};
+  s->info = s->scratch_size && !job.scratch ? NULL : moth_alloc(ctx, infos);
   s->each = each;
   int status = s->info ? MOTH_OK : ctx->error.code;
   if (!status && s->count == 1) work(0, 1, 0, &job);
@@ -156,7 +157,7 @@ int moth_stack_run(moth_stack *s, moth_stack_work *each, double flops, int64_t *
   if (s->codes) *failed = -1;
   s->failure = *failed < 0 ? 0 : s->info[*failed];
   if (s->info) moth_dealloc(ctx, s->info, infos);
-  if (job.scratch) moth_dealloc(ctx, job.scratch, s->room * lanes);
+  if (job.scratch) moth_dealloc(ctx, job.scratch, s->scratch_size * lanes);
   s->info = NULL;
   return status;
 }
@@ -219,10 +220,10 @@ char *moth_stack_y(const moth_stack *s, int which, int64_t i) {
       moth_transpose_block(cols, rows, from, cols * 4, to, step * 4);                            \
       return !bad;                                                                               \
     }                                                                                            \
-    for (int64_t i0 = 0; i0 < rows; i0 += BLOCK)                                                 \
-      for (int64_t j0 = 0; j0 < cols; j0 += BLOCK) {                                             \
-        const int64_t i1 = i0 + BLOCK < rows ? i0 + BLOCK : rows;                                \
-        const int64_t j1 = j0 + BLOCK < cols ? j0 + BLOCK : cols;                                \
+    for (int64_t i0 = 0; i0 < rows; i0 += SIDE)                                                  \
+      for (int64_t j0 = 0; j0 < cols; j0 += SIDE) {                                              \
+        const int64_t i1 = i0 + SIDE < rows ? i0 + SIDE : rows;                                  \
+        const int64_t j1 = j0 + SIDE < cols ? j0 + SIDE : cols;                                  \
         for (int64_t j = j0; j < j1; j++)                                                        \
           for (int64_t i = i0; i < i1; i++) y[j * step + i] = x[i * cols + j];                   \
       }                                                                                          \
@@ -330,11 +331,12 @@ void moth_stack_identity(const moth_stack *s, int which) {
 
 /* -- many small matrices -- */
 
-#define MANY 4   /* fewer matrices are not faster */
-#define SMALL 16 /* largest number of rows and of right sides */
+#define MIN_SIDE_COUNT 4 /* fewer matrices are not faster */
+#define MAX_SIDE_ROWS 16 /* largest number of rows and of right sides */
 
 bool moth_side_open(moth_stack *s, moth_side_work *side, int nrhs) {
-  if (s->m != s->n || s->n > SMALL || nrhs > SMALL || s->count < MANY) return false;
+  if (s->m != s->n || s->n > MAX_SIDE_ROWS || nrhs > MAX_SIDE_ROWS || s->count < MIN_SIDE_COUNT)
+    return false;
   s->side = side;
   s->a = moth_stack_reserve(s, (int64_t)s->n * s->n, MOTH_SIDE_BYTES);
   s->b = moth_stack_reserve(s, (int64_t)s->n * nrhs, MOTH_SIDE_BYTES);
@@ -403,9 +405,9 @@ int moth_check_matrices(moth_ctx *ctx, const char *arg, const moth_tensor *x, bo
                      "needed, got %s", square ? "square " : "", square ? "N" : "M", moth_str(x));
   const int64_t least = inner[0] < inner[1] ? inner[0] : inner[1];
   const int64_t most = inner[0] < inner[1] ? inner[1] : inner[0];
-  if (least <= LEAST && most <= LARGEST) return MOTH_OK;
+  if (least <= MAX_SMALLER_SIZE && most <= MAX_LARGER_SIZE) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_LIMIT, arg, "%s is too large for LAPACK: %d by %d is",
-                   moth_str(x), LEAST + 1, LARGEST);
+                   moth_str(x), MAX_SMALLER_SIZE + 1, MAX_LARGER_SIZE);
 }
 
 bool moth_vectors(const moth_tensor *a, const moth_tensor *b) {

@@ -72,7 +72,7 @@ struct moth_stack {
   int lwork;              /* elements of LAPACK's work array */
   int job;                /* which results are needed; its meaning depends on the op */
   int64_t a, b, tau, integers, work; /* offsets of the parts of scratch, in bytes */
-  int64_t room;           /* bytes of scratch per thread */
+  int64_t scratch_size;   /* bytes of scratch per thread */
   moth_stack_work *each;
   moth_side_work *side;   /* instead of `each` for many small matrices */
   int *info;              /* per matrix, while it runs */
