@@ -111,7 +111,7 @@ describe("a pass with workers resumed in the middle", function()
       assert.same(rest, batches(loader))
       assert.has_error_like(function()
         loader:load_state_dict {batch = 1, random = {1, 2}, seed = "x"}
-      end, "'state_dict'.*what a DataLoader's state_dict")
+      end, "'state_dict'.*the result of a DataLoader's state_dict")
     end
   end)
 end)

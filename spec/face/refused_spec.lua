@@ -62,7 +62,7 @@ local ROWS = [=[
   data.default_collate(3)
     bad argument 'samples' to 'default_collate' (a list of samples is needed, got 3)
   data.DataLoader(list, { batch_sampler = { { 1 } }, batch_size = 2 })
-    bad argument 'batch_sampler' to 'DataLoader' (goes without batch_size, shuffle, sampler and
+    bad argument 'batch_sampler' to 'DataLoader' (cannot be combined with batch_size, shuffle, s
   data.SubsetRandomSampler(3)
     bad argument 'indices' to 'SubsetRandomSampler' (a list of positions is needed, got 3)
   data.WeightedRandomSampler(moth.ones(2, 2), 3)
@@ -178,7 +178,7 @@ local ROWS = [=[
   moth.optim.SGD({ { lr = 0.1 } }, 0.1)
     SGD: {params = list of tensors, ...} is needed, got a table
   moth.optim.SGD({}, 0.1)
-    bad argument 'params' to 'SGD' (a list of tensors is needed, got an empty one)
+    bad argument 'params' to 'SGD' (a list of tensors is needed, got an empty list)
   nn.utils.parameters_to_vector({})
     bad argument 'parameters' to 'parameters_to_vector' (the list is empty)
   nn.utils.clip_grad_norm_(3, 1)
@@ -346,7 +346,7 @@ local ROWS = [=[
   schedulers.CyclicLR(sgd(), 0.1, 0.2, { step_size_up = 0 })
     bad argument 'step_size_up' to 'CyclicLR' (a number from 1 on is needed, got 0)
   schedulers.LambdaLR(sgd(), function() return "x" end)
-    the lr_lambda of group 1 gave a string ('x') at epoch 0; a number is needed
+    the lr_lambda of group 1 returned a string ('x') at epoch 0; a number is needed
   schedulers.CosineAnnealingWarmRestarts(sgd(), 2, { T_mult = 0 })
     bad argument 'T_mult' to 'CosineAnnealingWarmRestarts' (a number from 1 on is needed, got 0)
   moth.optim.swa_utils.AveragedModel(nn.Linear(2, 2), { avg_fn = 3 })

@@ -59,7 +59,7 @@ describe("a list of samples", function()
 
   it("is distinguished from a dataset and a number in braces", function()
     assert.has_error_like(function() data.DataLoader {ten(), 2} end,
-      "'dataset' to 'DataLoader' %(got {dataset, number}; name what follows")
+      "'dataset' to 'DataLoader' %(got {dataset, number}; write the name")
   end)
 end)
 
@@ -81,9 +81,9 @@ describe("a TensorDataset", function()
 
   it("raises for tensors of different lengths", function()
     assert.has_error_like(function() data.TensorDataset(moth.ones(3), moth.ones(4)) end,
-      "number 2 is f32 %(4%), the first f32 %(3%): their first sizes differ")
+      "element 2 is f32 %(4%), the first is f32 %(3%): their first sizes differ")
     assert.has_error_like(function() data.TensorDataset(moth.tensor(1)) end, "it is 0%-d")
-    assert.has_error_like(function() data.TensorDataset(3) end, "number 1 is 3, not a tensor")
+    assert.has_error_like(function() data.TensorDataset(3) end, "element 1 is 3, not a tensor")
     assert.has_error_like(function() data.TensorDataset() end, "at least one tensor")
   end)
 
@@ -175,7 +175,7 @@ describe("a DataLoader", function()
     assert.same({0, 3, 6, 9, 12, 15, 18}, threes)
     assert.has_error_like(function()
       data.DataLoader {ten(), batch_size = moth.none, drop_last = true}
-    end, "'drop_last' to 'DataLoader' %(goes with batches; batch_size = moth.none asks for none")
+    end, "'drop_last' to 'DataLoader' %(needs batches, but batch_size is moth.none")
   end)
 
   it("leaves out the last one with drop_last", function()
@@ -272,7 +272,7 @@ describe("a DataLoader", function()
       "did you mean 'shuffle'%?")
     assert.has_error_like(function()
       data.DataLoader {ten(), shuffle = true, sampler = data.SequentialSampler(ten())}
-    end, "goes without a sampler")
+    end, "cannot be combined with a sampler")
     assert.has_error_like(function() data.DataLoader {ten(), sampler = 3} end,
       "a sampler with :iter%(%) and :len%(%), or a list, is needed")
   end)
@@ -323,7 +323,7 @@ describe("a user's dataset", function()
       "class 'Half' has no method ':get%(i%)'")
     function Half:get() end
     assert.has_error_like(function() for _ in data.DataLoader {Half()} do error "none" end end,
-      "sample 1 of the dataset is nil: Half:get%(1%) gave nothing")
+      "sample 1 of the dataset is nil: Half:get%(1%) returned nothing")
   end)
 
   it("raises and names the samples that do not match", function()
@@ -332,7 +332,7 @@ describe("a user's dataset", function()
     function Ragged:get(i) return moth.zeros(i) end
     assert.has_error_like(function()
       for _ in data.DataLoader {Ragged(), batch_size = 2} do error "none" end
-    end, "samples 1 and 2 of a batch do not go together: f32 %(1%) and f32 %(2%)")
+    end, "samples 1 and 2 of a batch cannot be combined: f32 %(1%) and f32 %(2%)")
   end)
 
   it("raises its own errors at its own line", function()

@@ -106,7 +106,7 @@ describe("the state of a DataLoader", function()
       data.DataLoader {moth.arange(9), batch_size = 3}:load_state_dict(state)
     end, "samples = 10, this one has 9")
     assert.has_error_like(function() loaders["a stream"]():load_state_dict(3) end,
-      "what a DataLoader's state_dict%(%) gives")
+      "the result of a DataLoader's state_dict")
   end)
 end)
 
@@ -138,7 +138,7 @@ describe("a stream", function()
 
   it("raises for options that need positions", function()
     assert.has_error_like(function() data.DataLoader {counting(3), shuffle = true} end,
-      "'shuffle' to 'DataLoader' %(goes without IterableDataset: a stream has no positions")
+      "'shuffle' to 'DataLoader' %(cannot be used with IterableDataset: a stream has no positions")
     assert.has_error_like(function()
       data.DataLoader {counting(3), sampler = data.SequentialSampler(3)}
     end, "'sampler' to 'DataLoader'")
@@ -146,7 +146,7 @@ describe("a stream", function()
       "has no method ':iter%(%)'")
     assert.has_error_like(function()
       data.DataLoader {data.IterableDataset(function() return 3 end)}:iter()
-    end, "gave 3; a function")
+    end, "returned 3; a function")
   end)
 
   it("follows another stream in a ChainDataset", function()

@@ -254,7 +254,7 @@ describe("an optimizer", function()
     opt:step()
     assert.close({{0, 1}, {0.5, 1.5}, {0.75, 1.75}}, {p:tolist(), q:tolist(), r:tolist()})
     assert.has_error_like(function() opt:add_param_group {params = {p}} end,
-      "element 1 of a group stands in an earlier group too")
+      "element 1 of a group is also in an earlier group")
   end)
 
   it("keeps its state when scopes end", function()
@@ -387,7 +387,7 @@ describe("an optimizer raises for", function()
     assert.has_error_like(function() optim.SGD({p, 3}) end, "element 2 is 3, not a tensor")
     assert.has_error_like(function() optim.SGD({p:clone():requires_grad_() * 2}) end,
       "element 1, f32 %(2%), is the result of an op; only leaves are optimized")
-    assert.has_error_like(function() optim.SGD({p, p}) end, "elements 1 and 2 are one tensor")
+    assert.has_error_like(function() optim.SGD({p, p}) end, "elements 1 and 2 are the same tensor")
     assert.has_error_like(function() optim.SGD({{p}, {p}}, {lr = 1}) end,
       "'params' to 'SGD' %(element 1 is a list of tensors; join the lists, or write {params = li")
     assert.has_error_like(function() optim.SGD({{parms = {p}}}, {lr = 1}) end,

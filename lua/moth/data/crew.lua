@@ -1,8 +1,8 @@
 --- crew.lua -- the host's side of a DataLoader's workers (worker.lua is the workers' side).
 --
 -- A crew requests a few batches in advance, prefetch_factor for each worker, and returns the
--- batches in the order of the positions. Any free worker takes the next request. When a crew is
--- collected, its workers end (core/host/workers.c).
+-- batches in the order of the positions. Any free worker processes the next request. When a crew is
+-- garbage-collected, its workers end (core/host/workers.c).
 
 local errors = require "moth.error"
 local ffi = require "ffi"
@@ -28,8 +28,8 @@ const char *lua_tolstring(void *L, int index, size_t *size);
 void lua_close(void *L);
 ]]
 
--- The process's own Lua library. If the host does not export it, or a new state would lack
--- something of this one, there are no workers.
+-- Returns the process's own Lua library. If the host does not export it, or if a new Lua state
+-- would lack libraries of this state, workers are impossible: it raises.
 local function host_lua()
   local found, lua = pcall(function()
     local l = ffi.C
@@ -37,11 +37,11 @@ local function host_lua()
       l.lua_pcall, l.lua_tolstring, l.lua_close)
   end)
   if not found then
-    errors.argument("DataLoader", "num_workers", "this host does not show its Lua to libraries "
-      .. "(luaL_newstate), so that no other state can be made; leave it at 0", "E_UNSUPPORTED")
+    errors.argument("DataLoader", "num_workers", "this host does not export its Lua library "
+      .. "(luaL_newstate), so that no other state can be created; leave it at 0", "E_UNSUPPORTED")
   end
   if package.loaded.ffi ~= ffi or not (rawget(_G, "io") and rawget(_G, "os")) then
-    errors.argument("DataLoader", "num_workers", "this host keeps libraries from its scripts, "
+    errors.argument("DataLoader", "num_workers", "this host hides libraries from its scripts, "
       .. "which a worker's state would have; leave it at 0", "E_UNSUPPORTED")
   end
   return lua
@@ -53,14 +53,15 @@ if not %s then jit.off() end
 require("moth.data.worker").run(%q, {%s})
 ]]
 
--- Workers search for Moth where this state found it.
+-- Returns package.path and package.cpath, with which this state found Moth; workers use the same.
 local function search_path()
   local root = errors.folder:match("^(.*)moth[/\\]$")
   local own = root and ("%s?.lua;%s?/init.lua;"):format(root, root) or ""
   return own .. package.path
 end
 
--- The programs of all workers, and the objects that must live while they are read.
+-- Returns the programs of all workers, and the objects that must stay alive while the workers read
+-- them.
 local function programs_of(job, first, n)
   local programs, held = lib.array("moth_message", n), {}
   for id = 1, n do
@@ -80,7 +81,7 @@ local function programs_of(job, first, n)
 end
 
 local FEW = 4
-local crews, most = setmetatable({}, {__mode = "k"}), FEW -- all; their limit before a collection
+local crews, most = setmetatable({}, {__mode = "k"}), FEW -- all; their limit
 
 local function count()
   local n = 0
@@ -90,7 +91,7 @@ local function count()
   return n
 end
 
--- Lua sees a crew as a small table: without forced collections crews of abandoned passes would
+-- To Lua a crew is a small table: without forced collections, crews of abandoned passes would
 -- accumulate.
 local function drop_left()
   if count() < most then return end
@@ -100,8 +101,8 @@ end
 
 local TRIES = 8
 
--- The system may refuse threads until those of abandoned passes have ended. Each failed try waits
--- a moment.
+-- Starts workers. The system may refuse threads until those of abandoned passes have ended: each
+-- failed attempt waits a moment.
 local function start(job, first, n)
   local lua, h = host_lua(), lib.Handle()
   for try = 1, TRIES do
@@ -130,7 +131,7 @@ function crew.start(job, first, last)
   return self
 end
 
---- Raises if no worker can be created from a job, before any is.
+--- Raises if workers cannot be created from a job; called before the first is created.
 function crew.check(job)
   host_lua()
   local _, tensors = pack.write(1, job)
@@ -139,7 +140,7 @@ end
 
 -- ---- passes ----
 
--- A seed below 2^53 from two numbers, by the mixing steps of splitmix64 (Steele and others, 2014).
+-- Mixes two numbers to a seed below 2^53, by the mixing steps of splitmix64 (Steele et al., 2014).
 local function mixed(a, b)
   local x = ffi.cast("uint64_t", a) + 0x9e3779b97f4a7c15ULL * (ffi.cast("uint64_t", b) + 1)
   x = bit.bxor(x, bit.rshift(x, 30)) * 0xbf58476d1ce4e5b9ULL
@@ -155,7 +156,7 @@ local function send(self, pass, k)
   lib.check(C.moth_workers_send(ctx, self.handle, m, pass.base + 1), "DataLoader")
 end
 
--- Requests one more batch, if there is one.
+-- Requests one more batch, unless the pass has no more.
 local function ask(self, pass)
   if pass.ended then return end
   local positions = pass.next_batch()
@@ -170,14 +171,14 @@ local function ask(self, pass)
   send(self, pass, k)
 end
 
--- Waits for the answer for batch k.
+-- Waits for the result of batch k.
 local function wait(self, pass, k)
   local m = self.answer
   m.number = pass.base + k
   local seconds = pass.timeout > 0 and pass.timeout or -1
   local status = C.moth_workers_receive(ctx, self.handle, seconds, m)
   if status == 0 then
-    errors.raise(("DataLoader: no worker gave batch %d within %g seconds (timeout)"):format(
+    errors.raise(("DataLoader: no worker returned batch %d within %g seconds (timeout)"):format(
       pass.skip + k, pass.timeout), "E_STATE")
   elseif status == C.MOTH_E_STATE then
     errors.raise("a worker of the DataLoader has failed: " .. ffi.string(C.moth_error(ctx, 1)),
@@ -191,8 +192,8 @@ local function read(pass, ...)
   return ...
 end
 
--- The answer for batch k. It is kept until it has been read: if memory was insufficient,
--- pass.opened has the tensors opened so far, and the next call continues there.
+-- Returns the result of batch k. It is kept until it has been read completely: if memory was
+-- insufficient, pass.opened has the tensors opened so far, and the next call continues there.
 local function receive(self, pass, k)
   if not pass.opened then
     wait(self, pass, k)
@@ -211,7 +212,7 @@ local function settle(self, pass, k, kind, ...)
   end
   pass.given, pass.waiting[k] = k, nil
   if kind == "batch" then
-    if select("#", ...) == 0 then crew.finish(self, pass) end -- a stream has ended
+    if select("#", ...) == 0 then crew.finish(self, pass) end -- the end of a stream
     return ...
   end
   local id, text, code = ...
@@ -220,9 +221,9 @@ end
 
 --- Starts a pass of a crew; a previous pass ends.
 -- @param next_batch  function that returns lists of positions, then nil
--- @param options     {ahead = batches requested in advance, seed, skip = batches to skip,
--- timeout, once = the crew ends with the pass}
--- @return a function that returns a batch at a time, then nil
+-- @param options     {ahead = batches requested in advance, seed, skip = batches to skip, timeout,
+-- once = end the crew with the pass}
+-- @return a function that returns one batch at a time, then nil
 function crew.pass(self, next_batch, options)
   local pass = {next_batch = next_batch, asked = 0, given = 0, waiting = {}, base = self.number,
                 seed = options.seed, skip = options.skip, timeout = options.timeout,
@@ -232,8 +233,8 @@ function crew.pass(self, next_batch, options)
   return function()
     if pass.over then return nil end
     if self.pass ~= pass then
-      errors.raise("this pass of the DataLoader is over: another one has begun, and with "
-        .. "persistent_workers there is one at a time", "E_STATE")
+      errors.raise("this pass of the DataLoader has ended: another pass has started, and with "
+        .. "persistent_workers only one runs at a time", "E_STATE")
     end
     if pass.asked - pass.given <= options.ahead then ask(self, pass) end
     local k = pass.given + 1
@@ -253,7 +254,7 @@ function crew.finish(self, pass)
   self.handle = nil
 end
 
---- Returns true if the workers exist: not in a forked child.
+--- Returns true if the workers exist; in a forked child they do not.
 function crew.lives(self)
   return self.handle ~= nil and self.process == machine.process()
 end

@@ -4,10 +4,10 @@
 --     local x = iris:tensor({1, 2, 3, 4})        -- f32 (150, 4)
 --     local species = iris:column(5)             -- i64 (150)
 --
--- Fields may be quoted: then they may contain delimiters, line ends and "" for a quote. Lines end
--- in LF or CRLF; a byte order mark and empty lines are skipped. Every row has as many fields as
--- the first. A column of integers becomes an i64 tensor, a column of numbers a tensor of `dtype`,
--- any other column a list of strings.
+-- Quoted fields may contain delimiters, line ends and "" for a quote. Lines end in LF or CRLF; a
+-- byte order mark and empty lines are skipped. Every row has as many fields as the first. A column
+-- of integers becomes an i64 tensor, a column of numbers a tensor of `dtype`, any other column a
+-- list of strings.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -31,7 +31,8 @@ local shown = errors.shown
 
 -- ---- fields ----
 
--- The field that begins with the quote at i: its text, its end, and the number of line ends in it.
+-- Reads the field that begins with the quote at i. Returns its text, its end, and its number of
+-- line ends.
 local function quoted(path, text, i, line)
   local from, breaks = i + 1, 0
   local at = from
@@ -78,7 +79,7 @@ local function read_row(path, text, i, line, stop, row)
   end
 end
 
--- All rows: columns of strings, and the line number of each row.
+-- Reads all rows. Returns columns of strings, and the line number of each row.
 local function read_rows(path, text, stop, from, line)
   local columns, lines, count, wanted = {}, {}, 0, nil
   local i, row = from, {}
@@ -109,7 +110,7 @@ end
 -- ---- numbers ----
 
 local WHOLE = "^%s*[+-]?%d+%s*$"
-local NUMBER = "^%s*[+-]?%.?%d[%deE.+-]*%s*$" -- a superset of the numbers: tonumber decides
+local NUMBER = "^%s*[+-]?%.?%d[%deE.+-]*%s*$" -- matches all numbers, and more: tonumber decides
 local words = {nan = 0 / 0, ["+nan"] = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge,
                ["+inf"] = math.huge, ["-inf"] = -math.huge, infinity = math.huge,
                ["-infinity"] = -math.huge}
@@ -119,7 +120,7 @@ local function number_of(field)
   return words[field:lower()]
 end
 
--- An integer that a double may not represent: int64, or nil beyond int64.
+-- Converts an integer that a double may not represent exactly to int64; nil beyond int64.
 local function integer_of(field)
   local value = tonumber(field)
   if math.abs(value) < 2 ^ 53 then return value end
@@ -131,15 +132,15 @@ local function integer_of(field)
   return ffi.cast("int64_t", sign == "-" and -whole or whole)
 end
 
--- The type of a column: "whole", "number" or "string".
+-- Returns the type of a column: "integer", "number" or "string".
 local function kind_of(fields, missing)
-  local kind, some = "whole", false
+  local kind, some = "integer", false
   for i = 1, #fields do
     if i % 1024 == 0 then lib.poll() end
     local field = fields[i]
     if missing[field] then
       kind = "number"
-    elseif kind == "whole" and find(field, WHOLE) then
+    elseif kind == "integer" and find(field, WHOLE) then
       some = true
       if integer_of(field) == nil then kind = "number" end
     elseif number_of(field) then
@@ -151,13 +152,13 @@ local function kind_of(fields, missing)
   return some and kind or "string"
 end
 
--- Raises for a field of a column, with its row and column.
+-- Raises for a field of a column; the message names its row and column.
 local function refuse_field(self, k, i, why)
   refuse(self.path, self.lines[i], (", column %d%s: %s %s"):format(k,
     self.named and (" (%s)"):format(shown(self.names[k])) or "", shown(self.fields[k][i]), why))
 end
 
--- A column as a tensor; a field that is not a number of its dtype raises with its row and column.
+-- Converts a column to a tensor. Raises for a field that is not a number of its dtype.
 local function to_tensor(self, k, dtype)
   local moth, fields, values = require "moth", self.fields[k], {}
   local whole = not dtype.is_floating_point
@@ -172,8 +173,8 @@ local function to_tensor(self, k, dtype)
       value = number_of(field)
     end
     if value == nil then
-      refuse_field(self, k, i, whole and "is no value of " .. tostring(dtype)
-        or "is no number")
+      refuse_field(self, k, i, whole and "is not a value of " .. tostring(dtype)
+        or "is not a number")
     end
     values[i] = value
   end
@@ -190,8 +191,8 @@ end
 
 -- ---- the table ----
 
---- The result of data.csv: named columns. It is also a dataset whose samples are its rows, each a
--- table by name.
+--- The result of data.csv: named columns. It is also a dataset: a sample is a row, as a table of
+-- name and value.
 -- @field names  the names of the columns, a list
 local Table = class("Table", Dataset)
 
@@ -214,7 +215,7 @@ function Table:len()
   return #self.lines
 end
 
--- The position of a column given by name or position.
+-- Returns the position of a column from its name or position.
 local function place_of(self, fname, column)
   local k = self.places[column] or type(column) == "number" and column
   if k and k < 0 then k = #self.names + 1 + k end
@@ -227,7 +228,7 @@ local function place_of(self, fname, column)
   return k
 end
 
---- A column: a tensor of its numbers, or a list of its strings.
+--- Returns a column: a tensor of its numbers, or a list of its strings.
 -- @param column  its name or position
 -- @param dtype   the required dtype, or "string" (default: inferred from the fields)
 function Table:column(column, dtype)
@@ -238,7 +239,7 @@ function Table:column(column, dtype)
   end
   if not dtype then
     local kind = kind_of(self.fields[k], self.missing)
-    dtype = kind == "whole" and require("moth").int64 or kind == "number" and self.dtype
+    dtype = kind == "integer" and require("moth").int64 or kind == "number" and self.dtype
       or "string"
   end
   if dtype == "string" then
@@ -252,9 +253,9 @@ function Table:column(column, dtype)
   return (to_tensor(self, k, dtype))
 end
 
---- Several columns as one tensor, (rows, columns).
--- @param columns  a list of names and positions (default: all of them)
--- @param dtype    its dtype (default: that of the file, f32)
+--- Returns several columns as one tensor, (rows, columns).
+-- @param columns  a list of names and positions (default: all)
+-- @param dtype    its dtype (default: data.csv's `dtype`)
 function Table:tensor(columns, dtype)
   local moth, parts = require "moth", {}
   if columns == nil then
@@ -284,11 +285,11 @@ function Table:get(i)
   return row
 end
 
--- Workers get the parsed columns as shared tensors, not the file again.
+-- Workers get the parsed columns as shared tensors and do not read the file again.
 function Table:worker()
   if class.of(self) ~= Table then return nil end
   local options = {dtype = self.dtype, dtypes = self.dtypes, missing = self.missing}
-  if self:len() > 0 then self:get(1) end -- converts its numbers to tensors, which are shared
+  if self:len() > 0 then self:get(1) end -- converts columns of numbers to tensors
   local fields = {}
   for k, made in ipairs(self.made) do fields[k] = lib.istensor(made) and {} or made end
   return require("moth.data.source").source("moth.data.csv:again", self.path, fields, self.lines,
@@ -304,12 +305,12 @@ end
 local parse = define.signature("csv", {
   {"string", "path", "the file, plain or .gz"},
   {"bool", "header", "does the first row name the columns?", default = true},
-  {"string", "delimiter", "between fields; one character, or \"space\" for runs of blanks",
+  {"string", "delimiter", "the separator of fields: one character, or \"space\" for runs of blanks",
     default = ","},
   {"any", "columns", "the columns to read, by name or position; default: all", optional = true},
   {"int", "skip", "lines before the table", default = 0},
-  {"dtype", "dtype", "of columns of numbers with fractions", optional = true},
-  {"any", "dtypes", "dtypes (or \"string\") of single columns, by name or position",
+  {"dtype", "dtype", "dtype of columns of numbers with fractions", optional = true},
+  {"any", "dtypes", "dtypes (or \"string\") of some columns, by name or position",
     optional = true},
   {"any", "missing", "a list of the texts of missing numbers; these become NaN",
     optional = true},
@@ -317,7 +318,7 @@ local parse = define.signature("csv", {
 
 local MISSING = {"", "NA", "N/A", "nan", "NaN", "null"}
 
--- A pattern that matches the end of an unquoted field.
+-- Returns a pattern that matches the end of an unquoted field.
 local function stop_of(delimiter)
   if #delimiter ~= 1 or find(delimiter, '["\r\n]') then
     errors.refuse("csv", "delimiter", "one character or \"space\" is needed", delimiter)
@@ -342,7 +343,7 @@ local function skip_lines(path, text, skip)
   return i
 end
 
--- The names of the columns, from the first row if it is a header.
+-- Returns the names of the columns, from the first row if it is a header.
 local function names_of(columns, lines, header)
   local names = {}
   for k, column in ipairs(columns) do
@@ -352,7 +353,7 @@ local function names_of(columns, lines, header)
   return names
 end
 
--- The requested columns, in the requested order.
+-- Returns the requested columns, in the requested order.
 local function choose(self, wanted)
   if not lib.is_plain(wanted) then
     errors.refuse("csv", "columns", "a list of names or positions is needed", wanted, "E_TYPE")
@@ -380,8 +381,8 @@ end
 -- @param delimiter  between fields: one character (default ","), or "space" for runs of blanks
 -- @param columns    the columns to read, a list of names and positions (default: all)
 -- @param skip       the number of lines before the table (default 0)
--- @param dtype      of columns with fractions (default: the default dtype, f32)
--- @param dtypes     dtypes of single columns, or "string": {id = "string", [2] = moth.float64}
+-- @param dtype      dtype of columns with fractions (default: the default dtype, f32)
+-- @param dtypes     dtypes of some columns, or "string": {id = "string", [2] = moth.float64}
 -- @param missing    the texts of missing numbers (default "", NA, N/A, nan, NaN, null)
 -- @return a Table, with :column(name), :tensor{names}, :len(), .names
 local function csv(...)
@@ -405,7 +406,7 @@ end
 
 define.takes(csv, parse)
 
--- A table from the data that Table:worker passes to a worker.
+-- Creates a table from the data that Table:worker passes to a worker.
 local function again(path, fields, lines, names, named, options, made)
   local self = Table(path, fields, lines, names, named, options)
   self.made, self.shared = made, true

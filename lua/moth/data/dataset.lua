@@ -1,4 +1,4 @@
---- dataset.lua -- datasets: things with a length and samples to get by position.
+--- dataset.lua -- datasets: objects with a length, and samples that are read by position.
 
 local calls = require "moth.binding.calls"
 local class = require "moth.base.class"
@@ -8,9 +8,9 @@ local lib = require "moth.binding.lib"
 
 local dataset = {}
 
--- ---- what a dataset is ----
+-- ---- the base class ----
 
---- The base of datasets. Subclasses define `:len()` and `:get(i)`, i from 1; several results of
+--- The base of datasets. Subclasses define `:len()` and `:get(i)`, i from 1. Several results of
 -- `get` are one sample: write `return x, y`. A list, `return {x, y}`, is one component; a
 -- DataLoader returns it as one table of batches. The length is `dataset:len()`; `#dataset` is
 -- always 0. For num_workers a class must be in a module, here images.lua, and define how a worker
@@ -30,10 +30,10 @@ function Dataset:__tostring()
   return ("%s of %d samples"):format(class.typename(self), self:len())
 end
 
--- Python's dataset[i] would silently be nil. (`#dataset` cannot be caught: LuaJIT has no __len for
--- tables.)
+-- Raises for dataset[i], which would silently be nil. (`#dataset` cannot raise: LuaJIT has no __len
+-- for tables.)
 function Dataset:__index(key)
-  if type(key) == "number" and rawget(self, 1) == nil then -- else it keeps a list of its own
+  if type(key) == "number" and rawget(self, 1) == nil then -- a dataset may store a list in itself
     errors.raise(("a %s has no [%s]; write dataset:get(%s)"):format(class.typename(self), key, key),
       "E_TYPE")
   end
@@ -52,7 +52,8 @@ function dataset.position(fname, i, n)
   return at
 end
 
---- A source's result; workers create it from the same source, unless it has its own `worker`.
+--- Calls a source. Workers create the resulting dataset from the same source, unless it has a
+-- `worker` method.
 function dataset.made(source)
   local made = source()
   if type(made) == "table" and dataset.source_of(made) == nil then
@@ -61,20 +62,20 @@ function dataset.made(source)
   return made
 end
 
---- Converts to a dataset: a dataset, any table with :len() and :get(i), a tensor, whose rows are
--- the samples, or a list of samples.
+--- Converts to a dataset: a dataset; any table with :len() and :get(i); a tensor, whose rows are
+-- the samples; or a list of samples.
 -- @param fname  the calling function, for messages
 -- @param name   the argument's name
 function dataset.of(value, fname, name)
   if lib.is_plain(value) and #value == 1 then
-    value = value[1] -- DataLoader{dataset}: a list of arguments without names
+    value = value[1] -- DataLoader{dataset}: positional arguments
   end
   if lib.istensor(value) then return (dataset.TensorDataset(value)) end
   if require("moth.data.source").is(value) then
     return (dataset.of(dataset.made(value), fname, name))
   end
   if class.isclass(value) then
-    errors.argument(fname, name, ("got the class %s; make a dataset of it: %s(...)"):format(
+    errors.argument(fname, name, ("got the class %s; create a dataset: %s(...)"):format(
       class.typename(value), class.typename(value)), "E_TYPE")
   end
   local found, fits = pcall(function()
@@ -85,8 +86,8 @@ function dataset.of(value, fname, name)
     local parts = lib.is_plain(value) and value
     if parts and class.isinstance(parts[1], Dataset) then
       errors.argument(fname, name, type(parts[2]) == "number"
-        and "got {dataset, number}; name what follows: {dataset, batch_size = 2}"
-        or ("got a list of %d datasets; local a, b = unpack(list)"):format(#parts), "E_TYPE")
+        and "got {dataset, number}; write the name: {dataset, batch_size = 2}"
+        or ("got a list of %d datasets; write local a, b = unpack(list)"):format(#parts), "E_TYPE")
     end
     if parts and #parts > 0 then return (dataset.ListDataset(parts)) end
     errors.refuse(fname, name, "a dataset (with :len() and :get(i)), a tensor or a list of samples "
@@ -95,20 +96,20 @@ function dataset.of(value, fname, name)
   return value
 end
 
--- How workers create a dataset of Moth's classes. Subclasses of users may override methods: they
--- need their own `worker`.
+-- Returns the source from which workers create a dataset of one of Moth's classes. Subclasses of
+-- users may override methods: they need their own `worker`.
 local function remade(object, name, ...)
   if class.of(object) ~= dataset[name] then return nil end
   return require("moth.data.source").source("moth.data.dataset:" .. name, ...)
 end
 
---- The source from which workers create a dataset: its `:worker()`; or nil.
+--- Returns the source from which workers create a dataset, from its `:worker()`; or nil.
 function dataset.source_of(value)
   local found, worker = pcall(function() return value.worker end)
   if not found or type(worker) ~= "function" then return nil end
   local source = value:worker()
   if source == nil or require("moth.data.source").is(source) then return source end
-  errors.raise(("%s:worker() gave %s; data.source(\"module\", ...) is needed"):format(
+  errors.raise(("%s:worker() returned %s; data.source(\"module\", ...) is needed"):format(
     class.typename(value) or "dataset", errors.describe(source)), "E_TYPE")
 end
 
@@ -117,8 +118,8 @@ end
 local TensorDataset = class("TensorDataset", Dataset)
 dataset.TensorDataset = TensorDataset
 
---- Samples are the rows of one or more tensors of the same first size. `data.TensorDataset(images,
--- labels)`; `get(i)` returns a row of each.
+--- A dataset of the rows of one or more tensors with the same first size.
+-- `data.TensorDataset(images, labels)`; `get(i)` returns one row of each tensor.
 function TensorDataset:init(...)
   local n = select("#", ...)
   local tensors = {...}
@@ -127,7 +128,7 @@ function TensorDataset:init(...)
     n = #tensors
     for name in pairs(tensors) do
       if type(name) == "string" then
-        errors.argument("TensorDataset", "tensors", ("samples of it have no names, got '%s'; "
+        errors.argument("TensorDataset", "tensors", ("its samples have no names, got '%s'; "
           .. "StackDataset{%s = ...} has"):format(name, name))
       end
     end
@@ -139,13 +140,14 @@ function TensorDataset:init(...)
   for i = 1, n do
     local x = tensors[i]
     if not lib.istensor(x) then
-      errors.argument("TensorDataset", "tensors", ("number %d is %s, not a tensor"):format(i,
+      errors.argument("TensorDataset", "tensors", ("element %d is %s, not a tensor"):format(i,
         errors.describe(x)), "E_TYPE")
     elseif x:dim() == 0 then
-      errors.argument("TensorDataset", "tensors", ("number %d has no rows: it is 0-d"):format(i),
+      errors.argument("TensorDataset", "tensors", ("element %d has no rows: it is 0-d"):format(i),
         "E_SHAPE")
     elseif x:size(1) ~= tensors[1]:size(1) then
-      errors.argument("TensorDataset", "tensors", ("number %d is %s, the first %s: their first " ..
+      errors.argument("TensorDataset", "tensors",
+        ("element %d is %s, the first is %s: their first " ..
         "sizes differ"):format(i, errors.describe(x), errors.describe(tensors[1])), "E_SHAPE")
     end
     lib.check(lib.C.moth_keep_always(lib.ctx, x), "TensorDataset")
@@ -168,25 +170,25 @@ function TensorDataset:worker()
   return remade(self, "TensorDataset", unpack(self.tensors))
 end
 
---- The samples at a tensor of positions, as batches: the loader's fast path.
+--- Returns the samples at a tensor of positions, as batches: the loader's fast path.
 function TensorDataset:batch(positions)
   local out = {}
   for k, x in ipairs(self.tensors) do out[k] = x:index_select(1, positions) end
   return unpack(out)
 end
 
---- Returns true if `:batch` returns new tensors each time, as Moth's do.
+--- Returns true if `:batch` returns new tensors each time, as the classes of Moth do.
 function dataset.is_fresh(set)
   while class.of(set) == dataset.Subset do set = set.dataset end
   return class.of(set) == TensorDataset
 end
 
--- ---- datasets of datasets ----
+-- ---- datasets composed of datasets ----
 
 local Subset = class("Subset", Dataset)
 dataset.Subset = Subset
 
--- A batch by one call, if the dataset supports it.
+-- Returns a batch by one call, if the dataset supports it.
 local function batch_of_subset(self, positions)
   if not self.at then
     self.at = require("moth").tensor(self.indices, {dtype = require("moth").int64})
@@ -200,7 +202,7 @@ Subset.signature = define.signature("Subset", {
   {"any", "indices", "a list or a tensor of positions in it, from 1"},
 })
 
---- Some samples of a dataset, by their positions.
+--- A subset of a dataset, by positions.
 -- @param whole    a dataset
 -- @param indices  a list or a tensor of positions in it, from 1
 function Subset:init(whole, indices)
@@ -238,7 +240,8 @@ end
 local ListDataset = class("ListDataset", Dataset)
 dataset.ListDataset = ListDataset
 
---- The samples of a list, which is kept. A sample that is a list, {x, y}, has several components.
+--- A dataset of the samples of a list, which it keeps. A sample that is a list, {x, y}, has several
+-- components.
 function ListDataset:init(list)
   self.samples = calls.whole_list("ListDataset", "samples", list)
 end
@@ -251,7 +254,7 @@ function ListDataset:get(i)
   return sample
 end
 
--- The same for the parts of a dataset; nil if a part has no worker.
+-- Returns the sources of the parts of a dataset; nil if a part has no worker.
 local function sources_of(parts)
   local list = {}
   for key, part in pairs(parts) do
@@ -306,8 +309,8 @@ local StackDataset = class("StackDataset", Dataset)
 dataset.StackDataset = StackDataset
 
 --- Combines datasets of the same length. `StackDataset(images, labels)`: a sample has the first
--- component of each dataset's sample; `StackDataset{image = images, label = labels}`: a sample is
--- a table of them.
+-- component of each dataset's sample. `StackDataset{image = images, label = labels}`: a sample is a
+-- table with these names.
 function StackDataset:init(...)
   local first = ...
   local named = lib.is_plain(first)
@@ -349,7 +352,7 @@ end
 
 -- ---- splitting ----
 
--- Sizes of the parts: counts that add up to n, or shares of it that add up to 1.
+-- Returns the sizes of the parts: counts that add up to n, or fractions that add up to 1.
 local function sizes_of(lengths, n)
   local total, sizes = 0, {}
   for i, length in ipairs(calls.whole_list("random_split", "lengths", lengths)) do
@@ -360,7 +363,7 @@ local function sizes_of(lengths, n)
     total = total + length
     sizes[i] = length
   end
-  if math.abs(total - 1) < 1e-6 and n ~= 1 then -- shares; the first parts get the remainder
+  if math.abs(total - 1) < 1e-6 and n ~= 1 then -- fractions; the first parts get the remainder
     local rest = n
     for i, share in ipairs(lengths) do
       sizes[i] = math.floor(n * share + 1e-9)
@@ -379,11 +382,11 @@ end
 
 local parse_split = define.signature("random_split", {
   {"object", "dataset", "the dataset to split"},
-  {"any", "lengths", "sizes of the parts, or shares of the whole that add up to 1"},
-  {"generator", "generator", "source of random numbers", optional = true},
+  {"any", "lengths", "sizes of the parts, or fractions that add up to 1"},
+  {"generator", "generator", "random generator", optional = true},
 })
 
---- Splits a dataset at random into parts that do not overlap.
+--- Splits a dataset randomly into parts that do not overlap.
 -- `local train, test = unpack(data.random_split(all, {0.8, 0.2}))`
 -- @return a list of Subsets
 function dataset.random_split(...)

@@ -14,8 +14,8 @@ local lib = require "moth.binding.lib"
 
 local idx = {}
 
-local LIMIT = 2 ^ 36 -- bytes of elements; larger sizes are refused
-local types = { -- of IDX: Moth's dtype, bytes per element
+local LIMIT = 2 ^ 36 -- bytes of elements; larger sizes raise
+local types = { -- IDX type -> Moth's dtype, bytes per element
   [0x08] = {"uint8", 1}, [0x09] = {"int8", 1}, [0x0B] = {"int16", 2}, [0x0C] = {"int32", 4},
   [0x0D] = {"float32", 4}, [0x0E] = {"float64", 8},
 }
@@ -28,6 +28,7 @@ local function u32(buffer, at)
   return buffer[at] * 2 ^ 24 + buffer[at + 1] * 2 ^ 16 + buffer[at + 2] * 2 ^ 8 + buffer[at + 3]
 end
 
+-- Reads the header.
 -- @return the type's row, the sizes as a list, the number of bytes of elements
 local function header(reader)
   local path = reader.path
@@ -35,7 +36,7 @@ local function header(reader)
   if reader:some(head, 4) < 4 then refuse(path, "is too short for an IDX file") end
   local kind, rank = types[head[2]], head[3]
   if head[0] ~= 0 or head[1] ~= 0 then
-    refuse(path, ("is no IDX file: it begins with the bytes %d, %d instead of 0, 0"):format(
+    refuse(path, ("is not an IDX file: it begins with the bytes %d, %d instead of 0, 0"):format(
       head[0], head[1]))
   elseif not kind then
     refuse(path, ("has elements of the unknown type 0x%02X"):format(head[2]))
@@ -60,7 +61,7 @@ local function header(reader)
 end
 
 -- Converts big-endian elements to this machine's byte order in place, as integers: read as floats
--- they could be forged Lua values.
+-- they could be invalid Lua values.
 local function swap(at, size, width)
   if width == 1 or ffi.abi("be") then return end
   for from = 0, size - width, width do
@@ -103,7 +104,7 @@ end
 
 define.takes(idx.idx, parse_idx)
 
--- ---- MNIST and related sets ----
+-- ---- MNIST and similar datasets ----
 
 local FASHION = "/usr/share/datasets/fashion-mnist"
 
@@ -121,9 +122,9 @@ local function find(folder, name)
 end
 
 local function missing(folder, name)
-  errors.raise(("%s was not found, or is no file that can be read; Fashion-MNIST comes with the " ..
-    "Debian package dataset-fashion-mnist (apt-get install dataset-fashion-mnist, then it is in " ..
-    "%s); MNIST's own four files may lie in any folder"):format(
+  errors.raise(("%s was not found or cannot be read; Fashion-MNIST is in the " ..
+    "Debian package dataset-fashion-mnist (apt-get install dataset-fashion-mnist; its folder is " ..
+    "%s); MNIST's four files may be in any folder"):format(
     errors.path(folder .. "/" .. name .. "(.gz)"), FASHION), "E_IO")
 end
 
@@ -144,13 +145,13 @@ local function pair(folder, part)
 end
 
 local parse_mnist = define.signature("mnist", {
-  {"string", "folder", "where the four files are", default = FASHION},
+  {"string", "folder", "the folder of the four files", default = FASHION},
 })
 
---- MNIST, Fashion-MNIST or another set of the same four files, each plain or gzip.
+--- Reads MNIST, Fashion-MNIST or another dataset of the same four files, each plain or gzip.
 -- @param folder  the folder of the files (default: the one of Debian's dataset-fashion-mnist)
--- @return {train_images, train_labels, test_images, test_labels}: images u8 (N, 28, 28), 0 to
--- 255; labels i64 (N), classes 1 to 10
+-- @return {train_images, train_labels, test_images, test_labels}: images u8 (N, 28, 28), 0 to 255;
+-- labels i64 (N), classes 1 to 10
 function idx.mnist(...)
   local folder = (parse_mnist(...))
   local train_images, train_labels = pair(folder, "train")

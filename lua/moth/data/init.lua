@@ -1,7 +1,7 @@
 --- init.lua -- moth.data: datasets, samplers, the DataLoader, and readers of files.
 --
--- A dataset has `:len()` and `:get(i)`, whose results together are one sample. A plain tensor is
--- a dataset of its rows.
+-- A dataset has `:len()` and `:get(i)`; the results of `get` together are one sample. A plain
+-- tensor is a dataset of its rows.
 
 local lazy = require "moth.base.lazy"
 

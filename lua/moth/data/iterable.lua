@@ -1,4 +1,4 @@
---- iterable.lua -- datasets that are streams: samples in sequence, without positions.
+--- iterable.lua -- datasets that are streams: samples in a fixed sequence, without positions.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
@@ -6,17 +6,17 @@ local lib = require "moth.binding.lib"
 
 local iterable = {}
 
---- The base of streams. Subclasses define `:iter()`, which starts a pass and returns a function
--- that returns the next sample (several results are one sample), then nil; also `:len()` if the
--- length is known. Without a subclass: `data.IterableDataset(function() return io.lines(path)
--- end)`.
--- @param begin  function that starts a pass and returns such a function
+--- The base of streams. Subclasses define `:iter()`, which starts a pass and returns an iterator: a
+-- function that returns the next sample (several results are one sample), then nil. They define
+-- `:len()` if the length is known. Without a subclass: `data.IterableDataset(function() return
+-- io.lines(path) end)`.
+-- @param begin  function that starts a pass and returns an iterator
 local IterableDataset = class("IterableDataset")
 iterable.IterableDataset = IterableDataset
 
 function IterableDataset:init(begin)
   if begin ~= nil and type(begin) ~= "function" then
-    errors.refuse("IterableDataset", "begin", "a function that begins a pass is needed", begin,
+    errors.refuse("IterableDataset", "begin", "a function that starts a pass is needed", begin,
       "E_TYPE")
   end
   self.begin = begin
@@ -26,8 +26,8 @@ function IterableDataset:iter()
   if not self.begin then class.abstract(self, "iter", ":iter()") end
   local step, state, at = self.begin()
   if type(step) ~= "function" then
-    errors.raise("the function of an IterableDataset gave " .. errors.describe(step) ..
-      "; a function that gives the next sample is needed", "E_TYPE")
+    errors.raise("the function of an IterableDataset returned " .. errors.describe(step) ..
+      "; a function that returns the next sample is needed", "E_TYPE")
   end
   local function keep(first, ...)
     at = first
@@ -100,7 +100,7 @@ function ChainDataset:iter()
   return advance
 end
 
--- As in dataset.lua: of this class alone.
+-- The source for workers, as in dataset.lua; only for this class, not for subclasses.
 function ChainDataset:worker()
   local list, source_of = {}, require("moth.data.dataset").source_of
   for i, part in ipairs(self.datasets) do list[i] = source_of(part) end
@@ -114,7 +114,7 @@ function ChainDataset:len()
   for i, part in ipairs(self.datasets) do
     local n = iterable.length(part)
     if not n then
-      errors.raise(("ChainDataset has no length: its dataset %d has none"):format(i), "E_TYPE")
+      errors.raise(("ChainDataset has no length: its dataset %d has no length"):format(i), "E_TYPE")
     end
     total = total + n
   end

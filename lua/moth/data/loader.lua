@@ -3,8 +3,8 @@
 --     local loader = data.DataLoader{train, batch_size = 64, shuffle = true}
 --     for input, target in loader do ... end
 --
--- Each `for` is a new pass in a new order. Datasets that can return a whole batch at once, as
--- TensorDataset with one index_select per tensor, do so; for others each sample is read, and
+-- Each `for` starts a new pass in a new order. Datasets that can return a whole batch do so:
+-- TensorDataset needs one index_select per tensor. For other datasets each sample is read, and
 -- collate_fn combines the samples. A stream (IterableDataset) is split into batches in its order.
 --
 -- `loader:state_dict()` during a pass records its position: after load_state_dict the next pass
@@ -28,7 +28,7 @@ local loader = {}
 local plain = lib.is_plain
 
 local function mismatch(i, a, b)
-  errors.raise(("samples 1 and %d of a batch do not go together: %s and %s (give the DataLoader " ..
+  errors.raise(("samples 1 and %d of a batch cannot be combined: %s and %s (pass the DataLoader " ..
     "a collate_fn)"):format(i, errors.describe(a), errors.describe(b)), "E_SHAPE")
 end
 
@@ -64,7 +64,7 @@ local function collate_tables(list)
   return out
 end
 
--- Records tensors of samples that are passed unchanged: a worker sends a copy of them.
+-- Records tensors of samples that are passed on unchanged: a worker sends copies of them.
 local function note_untouched(list)
   for _, value in pairs(list) do
     if lib.istensor(value) then loader.untouched[value] = true
@@ -72,7 +72,7 @@ local function note_untouched(list)
   end
 end
 
--- One component of all samples of a batch.
+-- Combines one component of all samples of a batch.
 collate = function(list)
   local first = list[1]
   local kind = type(first)
@@ -89,8 +89,8 @@ collate = function(list)
 end
 
 --- The default collate_fn: tensors are stacked; numbers, booleans and int64s become a tensor as by
--- moth.tensor (so use tensors or int64s, 3LL, as class labels); tables are combined entry by
--- entry; other values become a list.
+-- moth.tensor (use tensors or int64s, 3LL, for class labels); tables are combined entry by entry;
+-- other values become a list.
 -- @param samples  a list of samples; a sample with several components is a list with `n`
 -- @return one value for each component
 function loader.default_collate(samples)
@@ -128,23 +128,24 @@ DataLoader.signature = define.signature("DataLoader", {
   {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()), a tensor "
     .. "or a list of samples",
     hint = " (of a random_split? it gives one list: local a, b = unpack(list))"},
-  {"int", "batch_size", "samples in a batch; moth.none: no batches, a sample at a time",
+  {"int", "batch_size", "samples in a batch; moth.none: no batches, single samples",
     default = 1, optional = true},
   {"bool", "shuffle", "a new random order in every pass?", default = false},
-  {"any", "sampler", "gives the positions, or is a list of them, instead of shuffle",
+  {"any", "sampler", "yields the positions, or a list of positions; excludes shuffle",
     optional = true},
-  {"any", "batch_sampler", "gives lists of positions, or is a list of such, instead of all the "
+  {"any", "batch_sampler", "yields lists of positions, or a list of lists; excludes the "
     .. "above", optional = true},
-  {"function", "collate_fn", "makes a batch of a list of samples", optional = true},
-  {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
-  {"generator", "generator", "source of random numbers for shuffle and workers", optional = true},
+  {"function", "collate_fn", "makes a batch from a list of samples", optional = true},
+  {"bool", "drop_last", "drop the last batch if it is not full?", default = false},
+  {"generator", "generator", "random generator for shuffle and workers", optional = true},
   {"int", "num_workers", "threads that make batches; 0: none. The dataset needs " ..
     ":worker() (help of data.Dataset)", default = 0},
   {"bool", "pin_memory", "put batches into pinned memory? (needs a GPU)", default = false},
   {"float", "timeout", "seconds to wait for a batch of the workers; 0: no limit", default = 0},
   {"any", "worker_init_fn", "a data.source that each worker calls with its id; each batch has " ..
     "its own seed", optional = true},
-  {"int", "prefetch_factor", "batches that each worker makes in advance; 2", optional = true},
+  {"int", "prefetch_factor", "batches that each worker makes in advance; default: 2",
+    optional = true},
   {"bool", "persistent_workers", "keep the workers after a pass?", default = false},
 })
 
@@ -155,8 +156,8 @@ local function check_pinning(pin_memory)
   end
 end
 
--- A part of a batch with its tensors in pinned memory; values other than plain tables are
--- unchanged.
+-- Returns a part of a batch with its tensors in pinned memory. Values other than tensors and plain
+-- tables are unchanged.
 local function pinned(x)
   if lib.istensor(x) then return (x:pin_memory()) end
   if not plain(x) then return x end
@@ -165,7 +166,7 @@ local function pinned(x)
   return out
 end
 
--- A sampler: also a list or a tensor of positions.
+-- Converts a list or a tensor of positions to a sampler; a sampler is unchanged.
 local function sampler_of(given, name)
   if lib.istensor(given) and given:dim() > 0 then given = given:tolist() end
   if plain(given) and #given > 0 then
@@ -178,18 +179,19 @@ local function sampler_of(given, name)
   return given
 end
 
--- A stream determines its own order.
+-- Checks the arguments for a stream, which determines its own order.
 local function init_stream(self, source, excluded)
   for name, given in pairs(excluded) do
     if given then
-      errors.argument("DataLoader", name, ("goes without %s: a stream has no positions, its " ..
-        "samples come in its own order"):format(class.typename(source) or "an iterable"))
+      errors.argument("DataLoader", name, ("cannot be used with %s: a stream has no positions, "
+        .. "its " ..
+        "samples have a fixed order"):format(class.typename(source) or "an iterable"))
     end
   end
   self.dataset, self.stream = source, true
 end
 
--- The collate function without batching: returns the single sample.
+-- Returns the collate function for single samples, if there is no batching.
 local function alone(collate_fn)
   return function(list)
     local one = list[1]
@@ -201,28 +203,29 @@ end
 
 --- Batches of a dataset.
 -- @param dataset        a dataset, an IterableDataset, or a tensor whose rows are the samples
--- @param batch_size     samples in a batch (default 1); moth.none: no batching: each sample, or
--- its result of collate_fn in this state, counts as a batch
+-- @param batch_size     samples in a batch (default 1); moth.none: no batching: each sample is
+-- returned by itself, after collate_fn if present
 -- @param shuffle        a new random order in every pass (default false)
 -- @param sampler        yields the positions; excludes shuffle
--- @param batch_sampler  yields lists of positions; excludes the four arguments around it
+-- @param batch_sampler  yields lists of positions; excludes batch_size, shuffle, sampler and
+-- drop_last
 -- @param collate_fn     function(list of samples) -> the batch (default: default_collate)
 -- @param drop_last      drop a last batch that is not full (default false)
--- @param generator      source of random numbers for shuffle, and of the seed of a pass's
--- workers; default: the generator of moth.manual_seed
+-- @param generator      random generator for shuffle, and for the seed of a pass's workers;
+-- default: the generator of moth.manual_seed
 -- @param num_workers    threads that make batches, each with its own Lua state (default 0: this
--- state makes them). The batches are the same, in the same order. Another state must be able to
--- create the dataset: pass data.source("module", ...), or define :worker() that returns a source,
--- as TensorDataset, datasets of those and data.csv do: function Train:worker() return
--- data.source("images:Train", self.folder) end. Each worker iterates over its own copy of a
--- stream, and their batches alternate: a stream with several workers must use
--- data.get_worker_info(). A collate_fn that is a data.source runs in the workers, a function in
--- this state
+-- state makes them). The batches and their order are the same. Another state must be able to create
+-- the dataset: pass data.source("module", ...), or define :worker(), which returns a source:
+-- function Train:worker() return data.source("images:Train", self.folder) end. TensorDataset,
+-- datasets composed of it and data.csv have a :worker(). Each worker iterates over its own copy of
+-- a stream, and their batches alternate: a stream with several workers must use
+-- data.get_worker_info(). A collate_fn that is a data.source runs in the workers, a function runs
+-- in this state
 -- @param pin_memory     put the tensors of batches into pinned memory, from which x:to("cuda",
 -- {non_blocking = true}) copies asynchronously
 -- @param timeout        seconds to wait for a batch of the workers (default 0: no limit)
 -- @param worker_init_fn  a data.source, called in each worker with its id, from 1. Each batch has
--- its own seed: manual_seed in it does not change the random numbers of `get`
+-- its own seed: manual_seed in this function does not change the random numbers of `get`
 -- @param prefetch_factor  batches that each worker makes in advance (default 2)
 -- @param persistent_workers  keep the workers after a pass? (default false)
 function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, drop_last,
@@ -230,27 +233,27 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
                          persistent)
   check_pinning(pin_memory)
   own, batches = sampler_of(own, "sampler"), sampler_of(batches, "batch_sampler")
-  self.batched = batch_size ~= nil -- else each sample is returned by itself
+  self.batched = batch_size ~= nil -- false: samples are returned one by one
   if not batch_size and (batches or drop_last) then
     errors.argument("DataLoader", batches and "batch_sampler" or "drop_last",
-      "goes with batches; batch_size = moth.none asks for none")
+      "needs batches, but batch_size is moth.none")
   elseif not batch_size then
     batch_size, collate_fn = 1, alone(collate_fn)
   elseif batch_size < 1 then
     errors.refuse("DataLoader", "batch_size", "a number from 1 on is needed", batch_size,
       "E_DOMAIN")
   elseif own and shuffle then
-    errors.argument("DataLoader", "shuffle", "goes without a sampler of one's own")
+    errors.argument("DataLoader", "shuffle", "cannot be combined with a sampler")
   elseif batches and (own or shuffle or drop_last or batch_size ~= 1) then
     errors.argument("DataLoader", "batch_sampler",
-      "goes without batch_size, shuffle, sampler and drop_last")
+      "cannot be combined with batch_size, shuffle, sampler and drop_last")
   end
   self.batch_size, self.drop_last, self.collate_fn = batch_size, drop_last, collate_fn
   self.pin_memory, self.generator = pin_memory, generator
-  self.passes = setmetatable({}, {__mode = "k"}) -- the last batch's first value -> its pass
-  self.recent = {} -- ... of those whose first value is a string, a number or a boolean
+  self.passes = setmetatable({}, {__mode = "k"}) -- a batch's first value -> its pass
+  self.recent = {} -- the same, for first values that are strings, numbers or booleans
   if lib.is_plain(source) and #source == 1 then
-    source = source[1] -- DataLoader{dataset}: a list of arguments without names
+    source = source[1] -- DataLoader{dataset}: positional arguments
   end
   if sources.is(source) then source = dataset.made(source) end
   local options = {num_workers = num_workers, timeout = timeout, worker_init_fn = init_fn,
@@ -270,7 +273,7 @@ function DataLoader:init(source, batch_size, shuffle, own, batches, collate_fn, 
   workers.init(self, options)
 end
 
--- The number of samples, or nil if the stream's length is unknown.
+-- Returns the number of samples, or nil if the stream's length is unknown.
 local function samples_of(self)
   if self.stream then return iterable.length(self.dataset) end
   return self.dataset:len()
@@ -287,8 +290,8 @@ function DataLoader:len()
   return self.drop_last and math.floor(n / self.batch_size) or math.ceil(n / self.batch_size)
 end
 
--- Batches by one call into the dataset; positions are slices of one tensor. The first `skip`
--- batches are skipped.
+-- A pass that reads each batch by one call to the dataset; positions are slices of one tensor. The
+-- first `skip` batches are skipped.
 local function fast_pass(self, skip)
   local source, size = self.dataset, self.batch_size
   local order = self.sampler:positions()
@@ -311,7 +314,7 @@ local function sample(source, i)
   return (packed(source:get(i)))
 end
 
--- A batch; raises if its first value is nil, which would silently end the loop.
+-- Returns a batch; raises if its first value is nil, which would silently end the loop.
 local function checked(first, ...)
   if first == nil then
     errors.raise("collate_fn returned nil; a batch is needed", "E_TYPE")
@@ -328,7 +331,7 @@ function loader.samples(source, positions)
   for k, i in ipairs(positions) do
     list[k] = sample(source, i)
     if list[k] == nil then
-      errors.raise(("sample %s of the dataset is nil: %s:get(%s) gave nothing"):format(
+      errors.raise(("sample %s of the dataset is nil: %s:get(%s) returned nothing"):format(
         tostring(i), class.typename(source) or "dataset", tostring(i)), "E_TYPE")
     end
   end
@@ -357,7 +360,7 @@ local function by_batches(self)
     and not self.collate_fn) and true or false
 end
 
--- The workers return batches, or samples if collate_fn exists only in this state.
+-- A pass with workers. They return batches, or samples if collate_fn exists only in this state.
 local function worker_pass(self, skip, pass)
   local step = workers.begin(self, lists_of_positions(self, skip), pass, by_batches(self))
   local join = self.collate_fn
@@ -370,7 +373,7 @@ local function worker_pass(self, skip, pass)
 end
 
 --- Splits a stream into lists of samples.
--- @return a function that returns a list at a time, then nil
+-- @return a function that returns one list at a time, then nil
 function loader.cut(stream, size, drop_last)
   local step, ended, list = stream:iter(), false, {}
   return function()
@@ -415,7 +418,7 @@ end
 
 -- ---- the position of a pass ----
 
--- The state of the generator that the order is drawn from.
+-- Returns the state of the generator that determines the order.
 local function randomness(self)
   local own = self.sampler and self.sampler.generator
     or self.batch_sampler and self.batch_sampler.generator
@@ -465,9 +468,9 @@ function DataLoader:iter()
   end
 end
 
---- The position of the current pass, as a plain table: the number of batches returned, the
+--- Returns the position of the current pass, as a plain table: the number of batches returned, the
 -- generator's state at the start of the pass, and the seed of its workers. Between passes it
--- describes a new pass. Your own sampler must draw its whole order in :iter(); a stream is
+-- describes a new pass. A custom sampler must determine its whole order in :iter(). A stream is
 -- iterated again up to the position.
 function DataLoader:state_dict()
   local pass = self.pass or self.resume
@@ -477,13 +480,13 @@ function DataLoader:state_dict()
   return state
 end
 
---- Makes the next pass continue at the position of state_dict, batch for batch. The generator
--- itself is unchanged: restore its state from the checkpoint.
+--- Makes the next pass continue at the position of a state_dict. The generator itself is unchanged:
+-- restore its state from the checkpoint file.
 function DataLoader:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or type(state_dict.batch) ~= "number"
      or (state_dict.random ~= nil and type(state_dict.random) ~= "table")
      or (state_dict.seed ~= nil and type(state_dict.seed) ~= "number") then
-    errors.refuse("load_state_dict", "state_dict", "what a DataLoader's state_dict() gives is "
+    errors.refuse("load_state_dict", "state_dict", "the result of a DataLoader's state_dict() is "
       .. "needed", state_dict, "E_TYPE")
   end
   for name, own in pairs {batch_size = self.batch_size, samples = samples_of(self)} do
@@ -501,9 +504,9 @@ end
 
 -- ---- iteration ----
 
--- Maps a batch to its pass by its first value, which `for` passes back. Strings and numbers never
--- leave a weak table: only the last two passes whose batches begin with one are kept, for nested
--- loops.
+-- Maps a batch to its pass by its first value, which `for` passes back. Strings and numbers are
+-- never removed from a weak table: of the passes whose batches begin with such a value only the
+-- last two are kept, for nested loops.
 local function remember(self, pass, first, ...)
   local recent = self.recent
   if type(first) == "string" or type(first) == "number" or type(first) == "boolean" then
@@ -515,7 +518,7 @@ local function remember(self, pass, first, ...)
   return first, ...
 end
 
--- The pass of a batch; passes started after it have been left.
+-- Returns the pass of a batch; later passes were left by `break`.
 local function recall(self, last)
   local pass, recent = self.passes[last], self.recent
   self.passes[last] = nil
@@ -526,7 +529,8 @@ local function recall(self, last)
   return pass
 end
 
---- `for input, target in loader do`: called with nil first, then with the last first value.
+--- Implements `for input, target in loader do`: `for` calls it with nil first, then with the first
+-- value of the last batch.
 function DataLoader:__call(_, last)
   local pass
   if last == nil then
@@ -534,14 +538,15 @@ function DataLoader:__call(_, last)
   else
     pass = recall(self, last)
     if not pass then
-      errors.raise("a DataLoader is for `for input, target in loader do`, or loader:iter()",
+      errors.raise("write `for input, target in loader do`, or loader:iter()",
         "E_STATE")
     end
   end
   return remember(self, pass, pass())
 end
 
--- Python's loader[1] would silently be nil; ipairs(loader) and #loader do not call __index.
+-- Raises for loader[1], which would silently be nil; ipairs(loader) and #loader do not call
+-- __index.
 function DataLoader:__index(key)
   if type(key) == "number" then
     errors.raise(("a DataLoader has no [%s]; write `for x, y in loader do`"):format(key), "E_TYPE")

@@ -1,5 +1,5 @@
---- pack.lua -- serializes values to text and tokens, and back: the messages between a DataLoader
--- and its workers.
+--- pack.lua -- serializes values to text and tokens (of tensors), and back. A DataLoader and its
+-- workers exchange these messages.
 --
 --     local text, tensors = pack.write(2, "abc", {1, x})    -- tensors: {x}
 --     local a, b = pack.read(text, pack.tokens(tensors), 1)
@@ -26,7 +26,7 @@ local write
 
 local function string_text(letter, text) return letter .. #text .. ":" .. text end
 
--- "1,2,3" for a table that is only a list of integers.
+-- Returns "1,2,3" for a table that is a list of integers, else nil.
 local function whole_text(t)
   local n, keys = #t, 0
   if n == 0 then return nil end
@@ -44,7 +44,8 @@ local function refuse(out, text, code) (out.refuse or errors.raise)(text, code) 
 local function write_table(out, t)
   local depth = out.depth + 1
   if depth > 100 then
-    refuse(out, "a table that contains itself, or is 100 deep, cannot go to a worker", "E_TYPE")
+    refuse(out, "a table that contains itself, or is nested 100 deep, cannot be sent to a worker",
+      "E_TYPE")
   end
   local whole = whole_text(t)
   if whole then
@@ -87,9 +88,10 @@ write = function(out, value)
   elseif kind == "string" then
     out[#out + 1] = string_text("s", value)
   elseif lib.istensor(value) then
-    if value.requires_grad and not out.refuse then -- without workers a source may have it
-      errors.raise(errors.describe(value) .. " requires a gradient, and cannot go to or from a "
-        .. "worker, where it would lose that; give x:detach(), or make it in no_grad", "E_GRAPH")
+    if value.requires_grad and not out.refuse then -- allowed in a source without workers
+      errors.raise(errors.describe(value) .. " requires a gradient and cannot be sent to or from a "
+        .. "worker, which would lose the graph; send x:detach(), or compute it in no_grad",
+        "E_GRAPH")
     end
     local at = out.seen[value]
     if not at then
@@ -102,13 +104,14 @@ write = function(out, value)
   elseif kind == "table" and getmetatable(value) == nil then
     write_table(out, value)
   elseif kind ~= "table" or not write_object(out, value) then
-    refuse(out, errors.describe(value) .. " cannot go to or from a worker; numbers, strings, " ..
-      "booleans, tensors, plain tables of them and data.source(...) can", "E_TYPE")
+    refuse(out, errors.describe(value) .. " cannot be sent to or from a worker; numbers, "
+      .. "strings, " ..
+      "booleans, tensors, plain tables of these and data.source(...) can", "E_TYPE")
   end
 end
 
---- Values as text. @param n  their number
--- @return the text, and a list of the tensors in them
+--- Serializes values. @param n  their number
+-- @return the text, and a list of the tensors among the values
 function pack.write(n, ...)
   local out = {depth = 0, tensors = {}, seen = {}}
   out[1] = n .. ";"
@@ -120,7 +123,7 @@ end
 function pack.check(...)
   for i = 1, select("#", ...) do
     local function refused(text, code)
-      errors.argument("source", "...", ("number %d: %s"):format(i, text), code)
+      errors.argument("source", "...", ("argument %d: %s"):format(i, text), code)
     end
     write({depth = 0, tensors = {}, seen = {}, refuse = refused}, (select(i, ...)))
   end
@@ -128,7 +131,7 @@ end
 
 local one = ffi.new("uint64_t[1]")
 
---- Tokens of a list of tensors. @return an array of uint64_t
+--- Creates tokens for a list of tensors. @return an array of uint64_t
 function pack.tokens(tensors)
   local tokens = lib.array("uint64_t", #tensors + 1)
   for i, x in ipairs(tensors) do
@@ -218,10 +221,11 @@ read = function(text, i, tensors)
   return readers[sub(text, i, i)](text, i + 1, tensors)
 end
 
---- Reads the values of a text. @param tokens  those of its tensors, counted from 0
+--- Reads the values of a text.
+-- @param tokens   the tokens of its tensors, counted from 0
 -- @param ntokens  their number
--- @param opened   a list for the tensors: after an error, such as insufficient memory, the next
--- call with it continues after the opened ones
+-- @param opened   a list for the tensors: after an error, for example insufficient memory, the next
+-- call with this list continues after the opened tensors
 -- @return the values
 function pack.read(text, tokens, ntokens, opened)
   local tensors = opened or {}

@@ -1,5 +1,5 @@
---- sampler.lua -- samplers: the order of a dataset's samples. A sampler has `:len()` and
--- `:iter()`, which starts a pass and returns a function that returns one position at a time, then
+--- sampler.lua -- samplers: the order of a dataset's samples. A sampler has `:len()` and `:iter()`,
+-- which starts a pass and returns an iterator: a function that returns one position at a time, then
 -- nil.
 
 local bind = require "moth.binding.bind"
@@ -9,7 +9,7 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
-local ops = bind.ops -- its randperm runs on the CPU
+local ops = bind.ops -- randperm for the CPU
 local sampler = {}
 
 --- The base of samplers; subclasses define `:iter()` and `:len()`.
@@ -38,12 +38,12 @@ local function walk(list)
   end
 end
 
--- ---- single positions ----
+-- ---- samplers of positions ----
 
 local SequentialSampler = class("SequentialSampler", Sampler)
 sampler.SequentialSampler = SequentialSampler
 
---- 1, 2, ... to the end. data_source is a dataset, a tensor or a number of samples.
+--- The positions 1, 2, ... to the end. data_source is a dataset, a tensor or a number of samples.
 function SequentialSampler:init(data_source)
   self.data_source = data_source
 end
@@ -60,7 +60,7 @@ function SequentialSampler:iter()
   end
 end
 
--- All positions of a pass in one i64 tensor, for the loader's fast path.
+-- Returns all positions of a pass in one i64 tensor, for the loader's fast path.
 function SequentialSampler:positions()
   return require("moth").arange(1, self:len() + 1)
 end
@@ -71,7 +71,7 @@ RandomSampler.signature = define.signature("RandomSampler", {
   {"any", "data_source", "a dataset, a tensor or a number of samples"},
   {"bool", "replacement", "draw with replacement?", default = false},
   {"int", "num_samples", "the number of draws; default: all", optional = true},
-  {"generator", "generator", "source of random numbers", optional = true},
+  {"generator", "generator", "random generator", optional = true},
 })
 
 --- A new random order in every pass.
@@ -114,12 +114,12 @@ sampler.SubsetRandomSampler = SubsetRandomSampler
 
 SubsetRandomSampler.signature = define.signature("SubsetRandomSampler", {
   {"any", "indices", "a list or a tensor of positions"},
-  {"generator", "generator", "source of the random numbers", optional = true},
+  {"generator", "generator", "random generator", optional = true},
 })
 
 --- The given positions, in a new random order in every pass.
 -- @param indices    a list or tensor of positions
--- @param generator  source of random numbers (optional)
+-- @param generator  random generator (optional)
 function SubsetRandomSampler:init(indices, generator)
   if lib.istensor(indices) then indices = indices:tolist() end
   if type(indices) ~= "table" then
@@ -146,7 +146,7 @@ WeightedRandomSampler.signature = define.signature("WeightedRandomSampler", {
   {"any", "weights", "a weight for each sample; they need not add up to 1"},
   {"int", "num_samples", "the number of draws in a pass"},
   {"bool", "replacement", "draw with replacement?", default = true},
-  {"generator", "generator", "source of random numbers", optional = true},
+  {"generator", "generator", "random generator", optional = true},
 })
 
 local function check_weights(weights)
@@ -162,7 +162,7 @@ local function check_weights(weights)
   return x
 end
 
---- Positions drawn by weight.
+--- Random positions, with a probability proportional to a weight.
 function WeightedRandomSampler:init(weights, num_samples, replacement, generator)
   local x = check_weights(weights)
   local some = x:gt(0):sum():item()
@@ -182,9 +182,9 @@ function WeightedRandomSampler:len()
   return self.num_samples
 end
 
--- With replacement: inverse transform sampling from the running sum of the weights. Without: the
--- largest of log(u) / weight, the first arrivals of as many Poisson processes (Efraimidis and
--- Spirakis, 2006).
+-- With replacement: inverse transform sampling with the running sum of the weights. Without
+-- replacement: the positions of the largest values of log(u) / weight, where u is uniform
+-- (Efraimidis and Spirakis, 2006).
 function WeightedRandomSampler:positions()
   local moth = require "moth"
   local options = {dtype = moth.float64, generator = self.generator}
@@ -206,19 +206,19 @@ end
 local ListSampler = class("ListSampler", Sampler)
 sampler.ListSampler = ListSampler
 
---- The elements of a list, in its order in every pass: positions, or lists of them.
+--- The elements of a list, in the same order in every pass: positions, or lists of positions.
 function ListSampler:init(list) self.list = list end
 function ListSampler:len() return #self.list end
 function ListSampler:iter() return walk(self.list) end
 
--- ---- batches of positions ----
+-- ---- samplers of batches ----
 
 local BatchSampler = class("BatchSampler", Sampler)
 sampler.BatchSampler = BatchSampler
 BatchSampler.signature = define.signature("BatchSampler", {
-  {"any", "sampler", "gives the positions"},
+  {"any", "sampler", "yields the positions"},
   {"int", "batch_size", "the size of a batch"},
-  {"bool", "drop_last", "leave out a last batch that is not full?", default = false},
+  {"bool", "drop_last", "drop the last batch if it is not full?", default = false},
 })
 
 --- Groups the positions of another sampler into lists.

@@ -1,5 +1,5 @@
---- source.lua -- data.source: a function by name, with arguments. It can be sent to another Lua
--- state, which a function cannot.
+--- source.lua -- data.source: a function, by its module's name, with arguments. Unlike a function,
+-- a source can be sent to another Lua state.
 --
 --     data.source("squares", 100)           -- require("squares")(100)
 --     data.source("images:Train", folder)   -- require("images").Train(folder)
@@ -15,7 +15,7 @@ local calls = require "moth.binding.calls"
 local Source = class("Source")
 
 local parse = define.signature("source", {
-  {"string", "module", "the module's name, as require takes it, and `:field` if it is a table"},
+  {"string", "module", "the module's name for require, and `:field` if it is a table"},
 })
 
 function Source:init(module, ...)
@@ -37,7 +37,7 @@ local function found(module)
   errors.raise("source: " .. text, "E_IO")
 end
 
---- The value of the name.
+--- Returns the named function or class.
 function Source:resolve()
   local value = found(self.module)
   for name in self.field:gmatch("[^.]+") do
@@ -55,7 +55,7 @@ function Source:resolve()
   return value
 end
 
--- The call's arguments precede those of the source.
+-- Appends the source's arguments to the call's arguments.
 local function join(self, n, ...)
   local all = {...}
   for i = 1, self.n do all[n + i] = self.args[i] end
@@ -70,10 +70,10 @@ function Source:__tostring()
   return self.field == "" and self.module or self.module .. ":" .. self.field
 end
 
---- A function by name, with its last arguments: for the workers of a DataLoader, which run in
--- their own Lua states. Calling it calls the function.
+--- A function by name, with its last arguments, for the workers of a DataLoader, which run in their
+-- own Lua states. Calling the source calls the function.
 -- @param module  the argument of `require`; after a colon a field of the module: "images:Train"
--- @param ...     arguments: numbers, strings, booleans, tensors, plain tables of them, sources
+-- @param ...     arguments: numbers, strings, booleans, tensors, plain tables of these, sources
 local function source(module, ...) return (Source(module, ...)) end
 
 --- Returns true if x is a source.

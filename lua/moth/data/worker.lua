@@ -1,5 +1,5 @@
 --- worker.lua -- the worker's side of a DataLoader, in its own Lua state and thread
--- (core/host/workers.c): it creates the dataset, then a batch for each list of positions that it
+-- (core/host/workers.c): creates the dataset, then one batch for each list of positions that it
 -- receives. lua/moth/data/crew.lua is the host's side.
 
 local autograd = require "moth.autograd"
@@ -24,13 +24,15 @@ local info = {} -- the result of get_worker_info
 
 local message = ffi.new("moth_message")
 
--- Sends values to the host. Fresh tensors have no other owner: they are moved. Others, such as
--- those that a collate_fn returns unchanged, are copied: no two states write to the same bytes.
+-- Sends values to the host. Fresh tensors have no other owner: they are moved. Other tensors, for
+-- example those that a collate_fn returns unchanged, are copied: no two states may write to the
+-- same bytes.
 local function send(number, fresh, n, ...)
   local text, tensors = pack.write(n, ...)
   for i, x in ipairs(tensors) do
     if x.device.type ~= "cpu" then
-      errors.raise(("a sample has a tensor on %s; workers give tensors on the CPU: move the batch, "
+      errors.raise(("a sample has a tensor on %s, but workers return CPU tensors: move the "
+        .. "batch, for example "
         .. "with pin_memory = true"):format(tostring(x.device)), "E_DEVICE")
     end
     if not fresh or loader.untouched[x] then tensors[i] = autograd.no_grad(x.clone, x) end
@@ -53,15 +55,17 @@ local function seed_with(seed)
   math.randomseed(seed)
 end
 
--- Batches of this worker's copy of a stream; no values mean its end.
+-- Returns a function that returns batches of this worker's copy of a stream; no values mean its
+-- end.
 local function stream_maker(job, stream, join)
   local step
   return function(what)
     if what.begin then step = loader.cut(stream, job.stream.batch_size, job.stream.drop_last) end
     local list = step()
     if info.num_workers > 1 and not workers.asked then
-      errors.raise(("%s does not ask data.get_worker_info(), so that each of %d workers would give "
-        .. "all of it; let it leave out what is for others, or have one worker"):format(
+      errors.raise(("%s does not call data.get_worker_info(), so that each of %d workers would "
+        .. "return "
+        .. "all samples; skip the other workers' samples in :iter(), or use one worker"):format(
         class.typename(stream) or "the stream", info.num_workers), "E_UNSUPPORTED")
     end
     if list == nil then return false end
@@ -69,7 +73,8 @@ local function stream_maker(job, stream, join)
   end
 end
 
--- The function that makes a batch: function(positions) -> are its tensors fresh?, its values.
+-- Returns the function that makes a batch: function(positions) -> true if its tensors are fresh,
+-- its values.
 local function maker(job, dataset)
   if job.whole then
     local moth, fresh = require "moth", datasets.is_fresh(dataset)
@@ -93,8 +98,8 @@ local function answer(number, ok, fresh, ...)
   send(number, fresh, 1 + select("#", ...), "batch", ...)
 end
 
--- " (get of the dataset: squares.lua:12)" for a message without a position: `return f(x)` drops
--- it.
+-- Returns " (get of the dataset: squares.lua:12)", for a message without a position: a tail call
+-- `return f(x)` removes the position.
 local function place_of(problem)
   local name = info.dataset.get and "get" or "iter"
   local get = class.written(info.dataset[name])
@@ -104,20 +109,20 @@ local function place_of(problem)
   return (" (%s of the dataset: %s:%d)"):format(name, where.short_src, where.linedefined)
 end
 
--- An error as text: any value can be raised.
+-- Converts an error to text: any Lua value may be raised.
 local function text_of(problem)
   local kind, meta = type(problem), getmetatable(problem)
   if kind == "string" or type(meta) == "table" and meta.__tostring then return tostring(problem) end
   local given = kind == "table" and rawget(problem, "message")
   if type(given) == "string" then return given end
-  return "an error was raised that is " .. errors.describe(problem)
+  return "the error is " .. errors.describe(problem)
 end
 
 local function failed(problem)
   local code = errors.code()
-  if code == "E_INTERRUPT" then return "again" end -- the host's Ctrl-C interrupts workers
+  if code == "E_INTERRUPT" then return "again" end -- a Ctrl-C in the host interrupts workers
   local told, text = pcall(text_of, problem)
-  problem = told and text or "an error that cannot be told: " .. tostring(text)
+  problem = told and text or "an error that cannot be sent: " .. tostring(text)
   return "error", problem .. place_of(problem), code ~= "OK" and code or "E_STATE"
 end
 
@@ -130,7 +135,7 @@ local function batch(make, number, seed, positions)
   send(number, false, 4, kind, info.id, text, code)
 end
 
--- ---- a worker's main function ----
+-- ---- the main function ----
 
 local function no_exit()
   error("os.exit was called in a worker of a DataLoader", 2)
@@ -159,9 +164,9 @@ local function run(text, tokens)
 end
 jit.off(run)
 
---- Runs a worker to its end.
+--- Runs a worker until its end.
 -- @param text    its job: {id, num_workers, seed, source, ...}, written by crew.lua
--- @param tokens  of its tensors, a list of numbers
+-- @param tokens  the tokens of the job's tensors, a list of numbers
 function worker.run(text, tokens)
   local fine, problem = pcall(run, text, tokens)
   if not fine then error(text_of(problem), 0) end

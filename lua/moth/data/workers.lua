@@ -1,5 +1,5 @@
---- workers.lua -- a DataLoader's num_workers and related arguments, and passes that use workers
--- (crew.lua). With num_workers = 0 none of it is loaded.
+--- workers.lua -- a DataLoader's num_workers and related arguments, and passes with workers
+-- (crew.lua). With num_workers = 0 crew.lua is not loaded.
 
 local class = require "moth.base.class"
 local dataset = require "moth.data.dataset"
@@ -7,16 +7,16 @@ local errors = require "moth.error"
 local calls = require "moth.binding.calls"
 local sources = require "moth.data.source"
 
-local workers = {info = nil} -- info: in a worker's state, set by worker.lua
+local workers = {info = nil} -- info: set by worker.lua, in a worker's state
 
---- In a worker of a DataLoader: a table with `id`, from 1 to `num_workers`; `num_workers`; `seed`,
--- the seed of Moth's and of Lua's random numbers for the current batch; and `dataset`, this
--- worker's own. Elsewhere nil.
+--- In a worker of a DataLoader, returns a table with `id`, from 1 to `num_workers`; `num_workers`;
+-- `seed`, the seed of Moth's and of Lua's random numbers for the current batch; and `dataset`, this
+-- worker's copy. In other states returns nil.
 --
 -- Each pass has a seed, from the loader's `generator` or the default generator. Each batch has a
 -- seed from the pass's seed and the batch's number: the random numbers of `get` do not depend on
 -- the worker, the number of workers, or a manual_seed in worker_init_fn. (For a stream each worker
--- counts its own batches, with its own seeds.)
+-- numbers its own batches.)
 function workers.get_worker_info()
   workers.asked = true
   return workers.info
@@ -30,7 +30,7 @@ local function check_alone(options)
   for _, name in ipairs {"timeout", "prefetch_factor", "persistent_workers"} do
     local given = options[name]
     if given and given ~= 0 then
-      refuse(name, "goes with workers; num_workers is 0")
+      refuse(name, "needs workers, but num_workers is 0")
     end
   end
 end
@@ -44,8 +44,8 @@ local function check_numbers(options)
   elseif not (options.timeout >= 0 and options.timeout < 1e9) then
     refuse("timeout", ("seconds from 0 on are needed, got %g"):format(options.timeout), "E_DOMAIN")
   elseif options.worker_init_fn ~= nil and not sources.is(options.worker_init_fn) then
-    refuse("worker_init_fn", "a worker is another Lua state, into which no function crosses; " ..
-      "give its name: data.source(\"module\"), got " .. errors.describe(options.worker_init_fn),
+    refuse("worker_init_fn", "a worker is another Lua state, to which functions cannot be sent; " ..
+      "pass its name: data.source(\"module\"), got " .. errors.describe(options.worker_init_fn),
       "E_TYPE")
   end
 end
@@ -59,12 +59,12 @@ local function source_of(set)
     "returns it; or leave num_workers at 0"):format(name, name), "E_UNSUPPORTED")
 end
 
---- Takes the arguments of a DataLoader that concern workers; raises if workers are impossible.
+--- Stores the arguments of a DataLoader that concern workers; raises if workers are impossible.
 function workers.init(self, options)
   if options.num_workers == 0 then return check_alone(options) end
   check_numbers(options)
   if workers.info then
-    refuse("num_workers", "a worker cannot have workers of its own; leave it at 0", "E_STATE")
+    refuse("num_workers", "a worker cannot have workers; leave it at 0", "E_STATE")
   end
   local collate = sources.is(self.collate_fn) and self.collate_fn or nil
   self.workers = {
@@ -87,7 +87,7 @@ local function state_of(self)
   return calls.state_of(generator):tolist()
 end
 
---- Sets the seed of a new pass, from the state of the loader's generator.
+--- Returns the seed of a new pass, from the state of the loader's generator.
 -- @param resume  the seed from load_state_dict, if the pass continues another one
 function workers.seed(self, pass, resume)
   if resume and resume.seed then
@@ -98,8 +98,8 @@ function workers.seed(self, pass, resume)
   pass.seed, pass.before = require("moth.data.crew").seed(state[1], state[2]), state
 end
 
---- Ensures that the next pass has another seed. If the order was drawn from the same generator,
--- its state has already changed: a shuffled pass draws as many numbers as without workers.
+--- Ensures that the next pass has another seed. If the order was drawn from the same generator, the
+-- generator's state has already changed: a shuffled pass draws as many numbers as without workers.
 function workers.seeded(self, pass)
   local before, now = pass.before, state_of(self)
   if before and before[1] == now[1] and before[2] == now[2] then
@@ -107,7 +107,7 @@ function workers.seeded(self, pass)
   end
 end
 
--- Workers `first` to `last` for a pass; persistent workers are reused.
+-- Returns the crew with workers `first` to `last` for a pass; persistent workers are reused.
 local function crew_of(self, first, last, seed, whole)
   local w, crew = self.workers, require "moth.data.crew"
   local old = w.crews[first]
@@ -123,7 +123,7 @@ end
 -- @param next_batch  function that returns lists of positions, then nil
 -- @param pass        {batch = the number of batches before it, seed}
 -- @param whole       true if the dataset returns whole batches
--- @return a function that returns a batch at a time, or a list of samples, then nil
+-- @return a function that returns one batch, or one list of samples, at a time, then nil
 function workers.begin(self, next_batch, pass, whole)
   local w, n, seed = self.workers, self.workers.job.num_workers, pass.seed
   return (require("moth.data.crew").pass(crew_of(self, 1, n, seed, whole), next_batch, {
@@ -132,7 +132,7 @@ function workers.begin(self, next_batch, pass, whole)
   }))
 end
 
--- The requests to a worker with a stream: start, then one batch after another.
+-- Returns the requests to a worker with a stream: a start, then one for each batch.
 local function asks()
   local begun = false
   return function()
@@ -142,7 +142,7 @@ local function asks()
   end
 end
 
---- Starts a pass of a stream: each worker has a copy of it, and their batches alternate.
+--- Starts a pass of a stream: each worker has a copy of the stream, and their batches alternate.
 -- @return as workers.begin
 function workers.begin_stream(self, pass)
   local w, seed, steps, at = self.workers, pass.seed, {}, 1
@@ -155,7 +155,7 @@ function workers.begin_stream(self, pass)
   end
   local give
   local function turn(first, ...)
-    if first == nil then -- this worker's copy has ended
+    if first == nil then -- the end of this worker's copy
       table.remove(steps, at)
       return give()
     end

@@ -13,7 +13,7 @@ local EULER = tools.EULER
 
 local M = {}
 
---- Numbers from 0 to 1, similar to Beta's, with the distribution function 1 - (1 - x^a)^b.
+--- The distribution function is 1 - (1 - x^a)^b, for x from 0 to 1; it is similar to Beta.
 local Kumaraswamy = tools.made("Kumaraswamy", {
   { "concentration1", positive, "a: how much is near 1" },
   { "concentration0", positive, "b: how much is near 0" } })
@@ -66,8 +66,8 @@ function Kumaraswamy:entropy()
   return (1 - a:reciprocal()) * ((b + 1):digamma() + EULER) + 1 - b:reciprocal() - (a * b):log()
 end
 
---- Numbers from 0 to 1 with an exponential density, proportional to probs^x (1 - probs)^(1 - x)
--- (Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019).
+--- The distribution of numbers from 0 to 1 with a density proportional to probs^x (1 - probs)^(1 -
+-- x) (Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019).
 local Continuous = tools.of_one(tools.either("ContinuousBernoulli",
   "the ratio of the densities at 1 and 0 is probs / (1 - probs); not a probability",
   "the logarithm of that", { probs = constraints.unit_interval, logits = constraints.real }))
@@ -80,12 +80,12 @@ function Continuous:init(probs, logits, validate_args)
   if probs ~= nil then self.probs = tools.clamped(self.probs) end
 end
 
--- B_2n / (2n)!, the coefficients of series in x^2 that replace a function near 0, where it loses
+-- B_2n / (2n)!, the coefficients of series in x^2. They replace functions near 0, where these lose
 -- precision. (PyTorch uses fewer terms, and an argument, lims, for the range.)
 local SERIES = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160,
                  -691 / 1307674368000, 1 / 74724249600 }
 
--- f(x) of logits x; for small x the sum of weight(n) SERIES[n] x^(2n - 2).
+-- Returns f(x) for logits x; for small x the sum of weight(n) SERIES[n] x^(2n - 2).
 local function of_logits(self, f, weight)
   local x = self.logits
   local small = x:abs():lt(0.5)
@@ -123,7 +123,7 @@ function Continuous:_rsample(size)
   return (self:_up_to(tools.clamped(tools.empty(self:_like(), size):uniform_())))
 end
 
--- log(1 + share (e^x - 1)) / x, measured from the end with the higher density
+-- log(1 + share (e^x - 1)) / x, computed from the end with the higher density
 function Continuous:_up_to(share)
   local x = self.logits
   local small, up = x:abs():lt(1e-8), x:gt(0)
@@ -145,7 +145,7 @@ function Continuous:cdf(value)
   return (ops.where(small, near, ops.where(up, 1 - part, part)):clamp(0, 1))
 end
 
--- log_prob of a value; also the mean log_prob of values with this mean.
+-- Returns the log_prob of a value, or the mean log_prob of values with this mean.
 function Continuous:_mean_log_prob(mean) return (mean - 0.5) * self.logits - self:_log_size() end
 
 function Continuous:log_prob(value)
@@ -154,7 +154,7 @@ end
 
 function Continuous:entropy() return -self:_mean_log_prob(self.mean) end
 
---- Angles around loc, in radians; a higher concentration means a narrower distribution.
+--- Angles around loc, in radians. A higher concentration makes the distribution narrower.
 local VonMises = tools.made("VonMises", { { "loc", constraints.real, "the middle" },
   { "concentration", positive, "1 / variance, where it is high" } })
 M.VonMises = VonMises
@@ -177,8 +177,8 @@ function VonMises:log_prob(value)
   return k * ((value - self.loc) * 0.5):sin():square() * -2 - (special("i0e", k) * (2 * pi)):log()
 end
 
--- Best and Fisher, "Efficient simulation of the von Mises distribution" (1979): rejection sampling
--- from wrapped Cauchy numbers; at least two in three are accepted. 60 rounds suffice.
+-- Rejection sampling from wrapped Cauchy numbers, which accepts at least two of three; 60 rounds
+-- suffice (Best and Fisher, "Efficient simulation of the von Mises distribution", 1979).
 function VonMises:_sample(size)
   local moth = require "moth"
   local k = self.concentration:to(moth.float64)

@@ -6,22 +6,25 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
---- A set of valid values: tostring describes it, `constraint:check(x)` returns a mask.
+--- A set of valid values: tostring(constraint) describes them, `constraint:check(x)` returns a
+-- mask.
 local Constraint = class("Constraint")
 
--- `event_dim`: the number of last dimensions that form one value; `kind`: the name that biject_to
--- and transform_to use, any name for your own; `fields`: the fields that their functions read.
+-- @param event_dim  the number of last dimensions that form one value
+-- @param kind       a name for biject_to and transform_to; any name for a new kind
+-- @param fields     the fields that holds(x) and the transforms read
 function Constraint:init(text, holds, event_dim, kind, fields)
   self.text, self.holds, self.event_dim, self.kind = text, holds, event_dim or 0, kind
   for key, value in pairs(fields or {}) do self[key] = value end
 end
 
---- A bool tensor: true for valid values.
+--- Returns a bool tensor: true for valid values.
 function Constraint:check(x)
   return (self.holds(x))
 end
 
---- The same elementwise, if that is equivalent, for callers that check all elements.
+--- Returns a mask with one bool for each element, if this is equivalent, for callers that check
+-- whether all are true.
 function Constraint:_parts(x)
   local base = self.kind == "independent" and self.base_constraint
   if base then
@@ -90,7 +93,7 @@ constraints.nonnegative_integer = Constraint("integers from 0 on",
 constraints.positive_integer = Constraint("integers from 1 on",
   function(x) return whole_from(x, 1) end)
 
---- Above a bound, a tensor or a number; greater_than_eq includes it.
+--- Numbers above a bound, a tensor or a number; greater_than_eq includes the bound.
 function constraints.greater_than(bound)
   return Constraint("numbers above " .. shown(bound), function(x) return x:gt(bound) end, 0,
     "greater_than", { lower_bound = bound })
@@ -101,20 +104,20 @@ function constraints.greater_than_eq(bound)
     0, "greater_than", { lower_bound = bound })
 end
 
---- Below a bound, a tensor or a number.
+--- Numbers below a bound, a tensor or a number.
 function constraints.less_than(bound)
   return Constraint("numbers below " .. shown(bound), function(x) return x:lt(bound) end, 0,
     "less_than", { upper_bound = bound })
 end
 
---- From low to high, tensors or numbers, both included.
+--- Numbers from low to high, tensors or numbers, both included.
 function constraints.interval(low, high)
   return Constraint(("numbers from %s to %s"):format(shown(low), shown(high)),
     function(x) return x:ge(low):logical_and(x:le(high)) end, 0, "interval",
     { lower_bound = low, upper_bound = high })
 end
 
---- The same without high.
+--- Numbers from low to below high.
 function constraints.half_open_interval(low, high)
   return Constraint(("numbers from %s to below %s"):format(shown(low), shown(high)),
     function(x) return x:ge(low):logical_and(x:lt(high)) end, 0, "interval",
@@ -143,7 +146,7 @@ end
 
 -- ---- vectors ----
 
---- A constraint whose last n dimensions are one value.
+--- A constraint for values that have n more dimensions than those of `base`.
 function constraints.independent(base, n)
   if not class.isinstance(base, Constraint) then wrong("another one", base) end
   if type(n) ~= "number" then wrong("a number of dimensions", n) end
@@ -155,7 +158,7 @@ constraints.real_vector = constraints.independent(constraints.real, 1)
 constraints.real_vector.text = "vectors without NaN"
 constraints.simplex = Constraint("vectors of numbers from 0 on whose sum is 1", simplex, 1,
   "simplex")
--- Parameters need not sum to 1: they are normalized.
+-- The weights of categories need not sum to 1: they are normalized.
 constraints.weights = Constraint("vectors of finite numbers from 0 on, not all 0", function(x)
   return x:ge(0):logical_and(x:isfinite()):all(-1):logical_and(x:sum(-1):gt(0))
 end, 1, "simplex")
@@ -163,7 +166,7 @@ constraints.one_hot = Constraint("vectors of zeros and a single 1", function(x)
   return x:eq(0):logical_or(x:eq(1)):all(-1):logical_and(x:sum(-1):eq(1))
 end, 1)
 
---- Counts with at most this sum.
+--- Vectors of counts whose sum is at most `most`.
 function constraints.multinomial(most)
   local text = "vectors of integers from 0 on whose sum is at most " .. shown(most)
   return Constraint(text, function(x)
@@ -183,7 +186,7 @@ constraints.symmetric = Constraint("symmetric matrices", function(x)
   local apart = (x - x:transpose(-2, -1)):abs()
   return apart:le(x:abs():amax({ -2, -1 }, true) * 1e-5):all(-1):all(-1)
 end, 2)
--- Checks symmetry only: the Cholesky factorization that follows raises for other matrices.
+-- Checks only symmetry: the Cholesky factorization after it raises for other matrices.
 constraints.covariance = Constraint("symmetric matrices", constraints.symmetric.holds, 2,
   "positive_definite")
 constraints.positive_definite = Constraint("symmetric positive-definite matrices", function(x)
@@ -208,7 +211,7 @@ end, 2, "corr_cholesky")
 
 -- ---- compositions ----
 
--- The maximal event_dim of several pieces.
+-- Returns the maximal event_dim of several constraints.
 local function dims(parts)
   local most = 0
   if not lib.is_plain(parts) then wrong("a list of others", parts) end
@@ -219,7 +222,7 @@ local function dims(parts)
   return most
 end
 
---- Pieces of these lengths along a dimension, each with its constraint.
+--- Consecutive pieces along a dimension, of the given lengths, with one constraint for each.
 function constraints.cat(parts, dim, lengths)
   local most = dims(parts)
   return Constraint("pieces that each have a constraint", function(x)
@@ -232,7 +235,7 @@ function constraints.cat(parts, dim, lengths)
   end, most, "cat", { cseq = parts, dim = dim, lengths = lengths })
 end
 
---- Slices along a dimension, each with its constraint.
+--- Slices along a dimension, with one constraint for each.
 function constraints.stack(parts, dim)
   local most = dims(parts)
   if type(dim) ~= "number" then wrong("a dimension", dim) end

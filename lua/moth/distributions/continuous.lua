@@ -18,7 +18,7 @@ local EULER = tools.EULER
 
 local M = {}
 
--- A class with loc and scale.
+-- Defines a class with loc and scale.
 local function spread(name, loc, scale, arguments)
   local new = class(name, Distribution)
   M[name] = new
@@ -35,7 +35,7 @@ local function spread(name, loc, scale, arguments)
   return new
 end
 
--- The standardized value: (value - loc) / scale.
+-- Returns the standardized value: (value - loc) / scale.
 local function standing(self, value) return (value - self.loc) / self.scale end
 
 -- ---- Normal and related distributions ----
@@ -70,7 +70,7 @@ end
 --- The distribution of exp(x) for a normal x with mean loc and standard deviation scale.
 local LogNormal = spread("LogNormal", "mean of the logarithms", "their standard deviation")
 
--- The distribution of the logarithms.
+-- Returns the distribution of the logarithms.
 local function below(self) return (Normal(self.loc, self.scale, false)) end
 
 function LogNormal._support() return constraints.positive end
@@ -187,7 +187,7 @@ end
 
 function Uniform:icdf(value) return self.low + width(self) * self:_share(value) end
 
---- The exponential distribution: waiting times of events that occur rate times per unit of time.
+--- The exponential distribution: waiting times of events that occur `rate` times per unit of time.
 local Exponential = class("Exponential", Distribution)
 M.Exponential = Exponential
 

@@ -11,7 +11,7 @@ local lib = require "moth.binding.lib"
 local ops, tools = bind.ops, Distribution.tools
 local M = {}
 
--- ---- of one probability ----
+-- ---- distributions with one probability ----
 
 local function single(name, count, probs, support)
   support.logits = constraints.real
@@ -42,7 +42,8 @@ function Binomial:_sample(size)
   return (require("moth").binomial(self.total_count:expand(size), self.probs:expand(size)))
 end
 
--- Uses the given field: probs are exact where their logits would be rounded.
+-- Returns probabilities from the given field: probs are exact, while logits computed from them
+-- would be rounded.
 local function shares_of(self)
   return (large.shares(rawget(self, "probs"), rawget(self, "logits")))
 end
@@ -59,7 +60,7 @@ function Binomial:log_prob(value)
   return (large.like(y, self.total_count, given_of(self), value))
 end
 
--- All counts along a first dimension, for batches with one total_count.
+-- Returns all counts along a first dimension, for batches with a single total_count.
 local function counts(self, expand)
   local n = self.total_count
   if n:numel() == 0 then errors.raise("Binomial: the batch is empty", "E_SHAPE") end
@@ -100,7 +101,7 @@ end
 function NegativeBinomial:log_prob(value)
   value = self:_check(value, "log_prob")
   local n, x = large.wide(self.total_count, value)
-  local certain = (n + x):eq(0) -- 0 successes and 0 failures: the probability is 1
+  local certain = (n + x):eq(0) -- 0 successes and 0 failures have probability 1
   local fails = ops.where(certain, 1, n)
   local y = large.choices(x, n, shares_of(self)) + (fails / (fails + x)):log()
   return (large.like(y, self.total_count, given_of(self), value))

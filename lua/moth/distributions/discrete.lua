@@ -1,6 +1,5 @@
---- discrete.lua -- distributions of integers: Bernoulli, Geometric, Categorical,
--- OneHotCategorical. Each takes probs or logits; logits are the arguments of a sigmoid or
--- softmax.
+--- discrete.lua -- distributions of integers: Bernoulli, Geometric, Categorical, OneHotCategorical.
+-- Each accepts probs or logits; logits are the arguments of a sigmoid or softmax.
 
 local bind = require "moth.binding.bind"
 local constraints = require "moth.distributions.constraints"
@@ -19,7 +18,7 @@ end
 -- log(1 + exp(x))
 local function softplus(x) return -ops.logsigmoid(-x) end
 
--- ---- of one probability ----
+-- ---- distributions with one probability ----
 
 local ONE = { probs = constraints.unit_interval, logits = constraints.real }
 
@@ -57,7 +56,7 @@ function Bernoulli:entropy()
   return softplus(logits) - self.probs * logits
 end
 
--- 0, 1, ... along a first dimension, repeated for the batch unless `expand` is false.
+-- Returns values along a first dimension, repeated for the batch unless `expand` is false.
 function M.along_first(self, values, expand)
   values = values:reshape(lib.filled(1 + #self.batch_shape, 1, 1, values:size(1)))
   if expand == false then return values end
@@ -69,7 +68,7 @@ function Bernoulli:enumerate_support(expand)
   return (M.along_first(self, ops.arange(0, 2, 1, like.dtype, like.device), expand))
 end
 
---- The number of failures before the first success, whose probability is probs.
+--- The number of failures before the first success; a success has the probability probs.
 local Geometric = single("Geometric", "the probability to succeed",
   { probs = constraints.half_open_unit, logits = constraints.real })
 
@@ -143,8 +142,8 @@ function Categorical:log_prob(value)
   return (logits:gather(-1, at):squeeze(-1))
 end
 
--- Categories of probability 0 contribute 0, though their logits may be infinite; `logits` computed
--- from probs are finite, and define the gradient of p log p at 0.
+-- Categories of probability 0 contribute 0, though their logits may be infinite. `logits` computed
+-- from probs are finite; they define the gradient of p log p at 0.
 function Categorical:entropy()
   local logits, probs = self.logits, self.probs
   return -(ops.where(logits:eq(-math.huge), 0, logits) * probs):sum(-1)
@@ -155,19 +154,19 @@ function Categorical:enumerate_support(expand)
   return (M.along_first(self, values, expand))
 end
 
---- One-hot vectors of Categorical's positions.
+--- One-hot vectors of the positions of a Categorical.
 local OneHotCategorical = several("OneHotCategorical")
 
 function OneHotCategorical:init(probs, logits, validate_args)
   tools.init_several(self, probs, logits, validate_args, true)
 end
 
--- The distribution of positions.
+-- Returns the distribution of the positions.
 function OneHotCategorical:_positions()
   return (Categorical(rawget(self, "probs"), rawget(self, "logits"), false))
 end
 
--- Positions as one-hot vectors.
+-- Converts positions to one-hot vectors.
 local function vectors(self, at) return (ops.one_hot(at, choices(self)):to(self:_like().dtype)) end
 
 function OneHotCategorical._support() return constraints.one_hot end

@@ -20,11 +20,11 @@ local size = require "moth.tensor.size"
 local ops = bind.ops
 local istensor = lib.istensor
 
---- The base of all distributions. `batch_shape` is the shape of its parameters, one distribution
--- for each element; `event_shape` is the shape of one value. Samples have the shape sample_shape
--- + batch_shape + event_shape. `mean`, `variance`, `stddev`, `mode` and `support` are fields.
--- Parameters and values are checked, which synchronizes a GPU, unless `validate_args` is false; a
--- captured step checks nothing.
+--- The base of all distributions. `batch_shape` is the shape of its parameters, with one
+-- distribution for each element; `event_shape` is the shape of one value. Samples have the shape
+-- sample_shape + batch_shape + event_shape. `mean`, `variance`, `stddev`, `mode` and `support` are
+-- fields. Parameters and values are checked, which synchronizes a GPU, unless `validate_args` is
+-- false; a captured step omits the checks.
 local Distribution = class("Distribution")
 
 Distribution.has_rsample = false
@@ -67,11 +67,11 @@ function tools.broadcast_shape(a, b)
   return size.wrap(list)
 end
 
---- Numbers and tensors as floating tensors of one shape.
+--- Converts numbers and tensors to float tensors of the same shape.
 -- @param fname   the function that has the arguments
 -- @param names   a list of their names
 -- @param values  a list of the same length
--- @return the tensors, one for each
+-- @return the tensors, one for each value
 function tools.broadcast(fname, names, values)
   local like
   for _, value in ipairs(values) do
@@ -109,18 +109,18 @@ function tools.eps(x)
     or x.dtype == moth.float16 and 2 ^ -10 or 2 ^ -7
 end
 
---- A new tensor with x's dtype and device.
+--- Returns a new uninitialized tensor with x's dtype and device.
 function tools.empty(x, sizes)
   return (ops.empty(sizes, x.dtype, x.device))
 end
 
---- x summed over its last n dimensions.
+--- Sums x over its last n dimensions.
 function tools.sum_last(x, n)
   if n == 0 then return x end
   return (x:flatten(-n):sum(-1))
 end
 
---- The element that violates a parameter's constraint, as text.
+--- Returns the element that violates a parameter's constraint, as text.
 local function offender(x, good)
   local n = 1 -- the number of elements in one value
   for d = good:dim() + 1, x:dim() do
@@ -148,8 +148,8 @@ local function enforce(fname, name, x, constraint)
   end)
 end
 
---- Defines a class whose parameters are numbers or tensors, as fields; rows: {name, constraint,
--- doc} each, and a default.
+--- Defines a class whose parameters are fields, numbers or tensors. A row: {name, constraint, doc,
+-- default =}.
 function tools.made(name, rows)
   local new = class(name, Distribution)
   local args, names = {}, {}
@@ -171,7 +171,7 @@ function tools.made(name, rows)
   return new
 end
 
---- Defines a class that has either `probs` or `logits` as a field; first: the rows before them.
+--- Defines a class that has either `probs` or `logits` as a field; first: the rows before these.
 -- tools.choose sets the field.
 function tools.either(name, probs, logits, support, first)
   local new, args = class(name, Distribution), { unpack(first or {}) }
@@ -182,8 +182,8 @@ function tools.either(name, probs, logits, support, first)
   return new
 end
 
---- Sets the given one of probs and logits, broadcast with the preceding argument.
--- @param also  name of that field, optional
+--- Sets the field probs or logits, the one that is given, broadcast with the preceding argument.
+-- @param also  the name of that argument's field, optional
 function tools.choose(self, probs, logits, also, value)
   local name = class.typename(self)
   if (probs == nil) == (logits == nil) then
@@ -206,7 +206,7 @@ function tools.clamped(probs)
   return (probs:clamp(eps, 1 - eps))
 end
 
---- probs and logits of one probability, or of one for each of a batch.
+--- Defines the computed fields probs and logits for single probabilities.
 function tools.of_one(new)
   function new:_probs() return (self.logits:sigmoid()) end
   function new:_logits()
@@ -216,7 +216,7 @@ function tools.of_one(new)
   return new
 end
 
---- The same for several categories, along the last dimension.
+--- Defines the computed fields probs and logits for several categories, along the last dimension.
 function tools.of_several(new)
   function new:_probs() return (self.logits:softmax(-1)) end
   function new:_logits() return (tools.clamped(self.probs):log()) end
@@ -227,7 +227,7 @@ tools.SEVERAL = { probs = constraints.weights, logits = constraints.real_vector 
 tools.WEIGHTS = "the probability of each along the last dimension; divided by their sum"
 tools.LOGITS = "their logarithms, less any number"
 
---- For several categories: the given field, normalized so that all probabilities sum to 1.
+--- Sets probs or logits of several categories, normalized so that the probabilities sum to 1.
 function tools.init_several(self, probs, logits, validate_args, events)
   local x = tools.choose(self, probs, logits)
   if x:dim() == 0 then
@@ -246,7 +246,7 @@ Distribution.tools = tools
 
 -- ---- the class ----
 
---- The end of each constructor.
+--- The last call of each constructor.
 -- @param batch_shape    shape of the parameters
 -- @param event_shape    shape of one value; default: scalar
 -- @param validate_args  check parameters and values?
@@ -266,11 +266,11 @@ function Distribution:init(batch_shape, event_shape, validate_args)
 end
 
 local FIELDS = { mean = true, variance = true, stddev = true, mode = true, support = true }
--- One of these is a field, the others are computed.
+-- A given parameter is a field; the other one is computed.
 local EITHER = { probs = true, logits = true, covariance_matrix = true, precision_matrix = true,
   scale_tril = true }
 
--- Names of fields that are computed at each reading.
+-- Returns fields that are computed each time they are read.
 function Distribution:__index(name)
   if not FIELDS[name] and not EITHER[name] then return nil end
   local get = self["_" .. name]
@@ -289,7 +289,7 @@ local parse_sample = define.signature("sample", {
   { "shape", "sample_shape", "sizes in front of the batch's", optional = true },
 })
 
--- The sample's sizes as a list, and the shape of the samples.
+-- Returns the sample's sizes as a list, and the shape of the samples.
 local function sizes(self, fname, ...)
   local shape = parse_sample(...) or {}
   if type(shape) == "number" then shape = { shape } end
@@ -336,7 +336,7 @@ local function as_tensor(self, value, fname)
   return value
 end
 
---- icdf's argument, a probability, as a checked tensor.
+--- Returns icdf's argument, a probability, as a checked tensor.
 function Distribution:_share(value)
   local fname = class.typename(self) .. ".icdf"
   value = as_tensor(self, value, fname)
@@ -344,9 +344,9 @@ function Distribution:_share(value)
   return value
 end
 
---- A value as a checked tensor.
+--- Returns a value as a checked tensor.
 -- @param value  a tensor or a number
--- @param fname  the method that got it
+-- @param fname  the calling method
 function Distribution:_check(value, fname)
   fname = class.typename(self) .. "." .. fname
   value = as_tensor(self, value, fname)
@@ -366,7 +366,7 @@ function Distribution:_check(value, fname)
   return value
 end
 
--- A parameter; numbers get its dtype and device.
+-- Returns a parameter, whose dtype and device numbers get.
 function Distribution:_like()
   for name in pairs(self.arg_constraints) do
     local x = rawget(self, name)
@@ -389,14 +389,14 @@ function Distribution:icdf() lacks(self, "icdf in closed form") end
 --- exp(entropy).
 function Distribution:perplexity() return (self:entropy():exp()) end
 
---- All values of a discrete distribution, along a first dimension.
+--- Returns all values of a discrete distribution, along a first dimension.
 function Distribution:enumerate_support() lacks(self, "list of its values") end
 
 local parse_expand = define.signature("expand", {
   { "shape", "batch_shape", "the new sizes of the batch" },
 })
 
---- The same distribution with another batch shape; its parameters are expanded.
+--- Returns the same distribution with another batch shape; its parameters are expanded.
 function Distribution:expand(...)
   local shape = parse_expand(...)
   if type(shape) == "number" then shape = { shape } end
@@ -414,7 +414,7 @@ function Distribution:expand(...)
   return new
 end
 
--- "Normal(loc=0, scale=f32 (3))"
+-- Returns text like "Normal(loc=0, scale=f32 (3))".
 function Distribution:__tostring()
   local names, parts = {}, {}
   for name in pairs(self.arg_constraints) do

@@ -1,4 +1,4 @@
---- family.lua -- ExponentialFamily: entropies and divergences from a log normalizer.
+--- family.lua -- ExponentialFamily: entropies and divergences computed from a log normalizer.
 
 local class = require "moth.base.class"
 local Distribution = require "moth.distributions.distribution"
@@ -6,10 +6,10 @@ local Distribution = require "moth.distributions.distribution"
 local tools = Distribution.tools
 local M = {}
 
---- The base of distributions with the density exp(<t(x), params> - F(params) + k(x)). Your
--- subclass defines _natural_params(), a list of tensors, and _log_normalizer(...), F of these,
--- and, if the mean of k(x) is not 0, the field _mean_carrier_measure. Then entropy, and
--- kl_divergence of two distributions of the class, are available.
+--- The base of distributions with the density exp(<t(x), params> - F(params) + k(x)). Your subclass
+-- defines _natural_params(), a list of tensors; _log_normalizer(...), which is F of these; and, if
+-- the mean of k(x) is not 0, the field _mean_carrier_measure. Then entropy, and kl_divergence of
+-- two distributions of the class, are available.
 local Family = class("ExponentialFamily", Distribution)
 M.ExponentialFamily = Family
 Family._mean_carrier_measure = 0
@@ -19,7 +19,7 @@ for name, call in pairs { _natural_params = ":_natural_params()",
   Family[name] = function(self) class.abstract(self, name, call) end
 end
 
---- F of natural parameters, its derivatives, and these parameters.
+--- Returns F of the natural parameters, its derivatives, and these parameters.
 function Family:_normalized()
   local list = {}
   for i, x in ipairs(self:_natural_params()) do
@@ -35,7 +35,7 @@ function Family:_normalized()
   return F, slopes, list
 end
 
--- The product of parameters and derivatives, summed over each value.
+-- Returns the product of parameters and derivatives, summed over each value.
 local function product(self, a, b)
   return (tools.sum_last(a * b, a:dim() - #self.batch_shape))
 end
@@ -46,7 +46,7 @@ function Family:entropy()
   return y - self._mean_carrier_measure
 end
 
---- The Bregman divergence of F for two distributions of one class; for kl.lua.
+--- Returns the Bregman divergence of F for two distributions of one class; kl.lua uses it.
 function M.divergence(p, q)
   local F, slopes, params = p:_normalized()
   local others = q:_natural_params()

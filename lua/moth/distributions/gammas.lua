@@ -1,5 +1,4 @@
---- gammas.lua -- the gamma distribution and related ones: Gamma, Chi2, Beta, Dirichlet, StudentT;
--- and Poisson.
+--- gammas.lua -- Gamma and related distributions: Chi2, Beta, Dirichlet, StudentT; and Poisson.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -17,7 +16,7 @@ local log, pi = math.log, math.pi
 
 local M = {}
 
--- Gamma numbers of rate 1, with implicit gradients by the concentration.
+-- Random gamma numbers of rate 1, with implicit gradients with respect to the concentration.
 local Drawn = class("StandardGamma", func.Function)
 
 function Drawn.forward(ctx, shape)
@@ -32,7 +31,7 @@ end)
 
 local function drawn(shape, size) return (Drawn.apply(shape:expand(size))) end
 
--- Moves shares that were rounded to 0 or 1 inside the interval.
+-- Clamps numbers that were rounded to 0 or 1 to the open interval.
 local function inside(share) return (share:clamp(2 ^ -126, 1 - tools.eps(share))) end
 
 local function made(name, rows)
@@ -88,7 +87,7 @@ end
 
 -- ---- Beta, Dirichlet ----
 
---- Probability vectors along the last dimension; each category has a concentration.
+--- Probability vectors along the last dimension, with one concentration for each category.
 local Dirichlet = class("Dirichlet", Distribution)
 M.Dirichlet = Dirichlet
 Dirichlet.has_rsample = true
@@ -120,8 +119,8 @@ function Dirichlet:_mean()
   return self.concentration / self.concentration:sum(-1, { keepdim = true })
 end
 
--- The mode. If all concentrations are below 1, the density is infinite at each vertex: the first
--- is returned.
+-- The mode. If all concentrations are below 1, the density is infinite at each vertex: returns the
+-- first vertex.
 local function most_likely(concentration)
   local above = (concentration - 1):clamp(0)
   local first = ops.zeros_like(concentration)
@@ -223,7 +222,7 @@ end
 
 -- ---- counts ----
 
---- The number of events per unit of time if their mean is `rate`.
+--- The number of events per unit of time; `rate` is its mean.
 local Poisson = made("Poisson", { { "rate", constraints.nonnegative, "the mean" } })
 Poisson.has_rsample = false
 

@@ -25,7 +25,7 @@ from("mixture", "MixtureSameFamily")
 from("family", "ExponentialFamily")
 from("wrapped", "Independent TransformedDistribution")
 local transforms = {}
-for _, names in ipairs {rows, transforms} do -- also in PyTorch's submodules
+for _, names in ipairs {rows, transforms} do -- PyTorch's submodules have them too
   lazy.from(names, "moth.distributions.transforms", "Transform AbsTransform AffineTransform "
     .. "ComposeTransform CumulativeDistributionTransform ExpTransform IndependentTransform "
     .. "PowerTransform SigmoidTransform SoftplusTransform TanhTransform identity_transform")

@@ -10,9 +10,9 @@ local ops, tools = bind.ops, Distribution.tools
 local EULER, huge, log, pi = tools.EULER, math.huge, math.log, math.pi
 
 local M = {}
-local formulas = {} -- list of {class of p, class of q, function}; the last registered is first
+local formulas = {} -- {class of p, class of q, function}; the last registered is first
 
--- The formula of the most specific classes: p's own before its base's.
+-- Returns the formula of the most specific classes: a class precedes its base.
 local function find(p, q)
   local of_p = class.of(p)
   while of_p do
@@ -91,7 +91,7 @@ local whole = require "moth.distributions.discrete"
 local several = require "moth.distributions.multivariate"
 local wrapped = require "moth.distributions.wrapped"
 
--- Of two distributions of one class.
+-- Adds a formula for two distributions of the same class.
 local function pair(one, formula) add(one, one, formula) end
 
 local function squares(p_scale, q_scale, apart)
@@ -107,8 +107,8 @@ pair(wide.HalfNormal, function(p, q)
   return (squares(p.scale, q.scale, ops.zeros_like(p.scale)))
 end)
 
--- Terms of two covariances from their Cholesky factors: log |Q| - log |P|, the trace, the squared
--- distance.
+-- Returns terms of two covariances from their Cholesky factors: log |Q| - log |P|, the trace, the
+-- squared distance.
 local function together(p, q)
   local P, Q, k = p.scale_tril, q.scale_tril, p.loc:size(-1)
   if q.loc:size(-1) ~= k then
@@ -257,7 +257,7 @@ pair(tails.Weibull, function(p, q)
     + (b * apart + (b / a + 1):lgamma()):exp() - 1
 end)
 
--- ---- of two classes: -entropy of p - the mean log_prob of q, by means of p ----
+-- ---- p and q of different classes: -entropy of p - mean log_prob of q under p ----
 
 local mean_of_log = {
   [gammas.Beta] = function(p)
@@ -271,7 +271,7 @@ local mean_of_log = {
   end,
 }
 
-local mean_of_exp = { -- of exp(-x t)
+local mean_of_exp = { -- the mean of exp(-x t)
   [wide.Normal] = function(p, t) return ((p.scale * t):square() / 2 - p.loc * t):exp() end,
   [wide.Exponential] = function(p, t) return p.rate / (p.rate + t) end,
   [gammas.Gamma] = function(p, t) return (-p.concentration * (t / p.rate):log1p()):exp() end,
@@ -307,7 +307,7 @@ local mean_log_prob = { -- the mean log_prob of q under p
   [wide.Uniform] = function(_, q) return -(q.high - q.low):log() end,
 }
 
--- The bounds of a class's samples; without a row, unbounded.
+-- The bounds of a class's samples; classes without a row are unbounded.
 local bounds = {
   [wide.Exponential] = function() return 0, huge end,
   [gammas.Gamma] = function() return 0, huge end,
@@ -319,7 +319,7 @@ local bounds = {
 
 local function everywhere() return -huge, huge end
 
--- Infinite where p has samples outside of q's support.
+-- Returns value, or infinity where p has samples outside of q's support.
 local function within(value, p_ends, q_ends, p, q)
   local zero = ops.zeros_like(value)
   local p_low, p_high = p_ends(p)
@@ -334,7 +334,7 @@ local classes = {
   Laplace = wide.Laplace, Normal = wide.Normal, Pareto = tails.Pareto, Uniform = wide.Uniform,
 }
 
--- Registers q with each p of a list.
+-- Registers a formula for q and each class p of a list.
 local function cross(q_name, p_names)
   local q_class = classes[q_name]
   local of_q, q_ends = mean_log_prob[q_class], bounds[q_class]
@@ -363,7 +363,7 @@ add(wide.Normal, wide.Laplace, function(p, q)
   return apart * p.scale / q.scale + (q.scale * 2):log() - p:entropy()
 end)
 
--- p has samples outside of q's support for all parameters.
+-- The formula if p has samples outside of q's support for all parameters.
 local function infinite(p, q)
   local shape = tools.broadcast_shape(p.batch_shape, q.batch_shape)
   return (ops.full(shape, huge, p:_like().dtype, p:_like().device))
@@ -381,7 +381,7 @@ end
 add(gammas.Poisson, whole.Bernoulli, infinite)
 add(gammas.Poisson, counts.Binomial, infinite)
 
--- ---- wrapped ----
+-- ---- derived distributions ----
 
 pair(wrapped.Independent, function(p, q)
   local n = p.reinterpreted_batch_ndims
@@ -392,7 +392,8 @@ pair(wrapped.Independent, function(p, q)
   return (tools.sum_last(M.kl_divergence(p.base_dist, q.base_dist), n))
 end)
 
--- Returns true if two transforms are the same, or of one class with identical arguments.
+-- Returns true if two transforms are the same object, or of the same class with identical
+-- arguments.
 local function same_transform(a, b)
   if rawequal(a, b) then return true end
   if getmetatable(a) ~= getmetatable(b) then return false end

@@ -1,10 +1,10 @@
 --- large.lua -- differences of log gamma functions for log_prob and entropy, without cancellation
--- for large arguments. All is computed in float64.
+-- for large arguments, computed in float64.
 --
--- log Gamma(x) is x log x - x and a remainder, which Stirling's series approximates for x from 10
--- on; the large parts of several terms are combined analytically (Loader, "Fast and accurate
--- computation of binomial probabilities", 2000). Arguments are float64 tensors unless otherwise
--- stated.
+-- log Gamma(x) is x log x - x plus a remainder, which Stirling's series approximates for x from 10
+-- on. The large parts of several terms are combined analytically (Loader, "Fast and accurate
+-- computation of binomial probabilities", 2000). Arguments are float64 tensors unless stated
+-- otherwise.
 
 local bind = require "moth.binding.bind"
 local lib = require "moth.binding.lib"
@@ -12,20 +12,20 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local huge, log, pi = math.huge, math.log, math.pi
 local HALF_LOG_2PI = 0.5 * log(2 * pi)
-local FROM = 10 -- the series is used from here on
+local FROM = 10 -- the series is used for x from this value on
 
 local M = {}
 
 -- ---- dtypes ----
 
---- Tensors of any dtype as float64.
+--- Converts tensors of any dtype to float64.
 function M.wide(...)
   local list, double = { ... }, require("moth").float64
   for i, x in ipairs(list) do list[i] = x.dtype == double and x or x:to(double) end
   return unpack(list)
 end
 
---- A result in the promoted dtype of the tensors among some arguments.
+--- Converts a result to the promoted dtype of the tensors among the arguments.
 function M.like(y, first, ...)
   for i = 1, select("#", ...) do
     local x = select(i, ...)
@@ -36,7 +36,7 @@ end
 
 -- ---- one gamma function ----
 
--- The remainder of log Gamma(x): minus (x - 1/2) log x - x + log(2 pi) / 2, for x from FROM on.
+-- The remainder of log Gamma(x) after (x - 1/2) log x - x + log(2 pi) / 2, for x from FROM on.
 local function rest(x)
   local r = x:reciprocal()
   local s = r:square()
@@ -44,15 +44,15 @@ local function rest(x)
     * s + 1 / 12)
 end
 
--- Its derivative.
+-- The derivative of the remainder.
 local function rest_slope(x)
   local s = x:square():reciprocal()
   return s * ((((((s * (-1 / 12) + 691 / 32760) * s - 1 / 132) * s + 1 / 240) * s - 1 / 252)
     * s + 1 / 120) * s - 1 / 12)
 end
 
--- A mask of large x; NEAR if none is large, FAR if all are. On a GPU, where reading would
--- synchronize, and in a captured step it is always the mask.
+-- Returns a mask of large x; or NEAR if none is large, FAR if all are. On a GPU, where reading
+-- would synchronize, and in a captured step it always returns the mask.
 local NEAR, FAR = "near", "far"
 
 local function side_of(x)
@@ -62,7 +62,7 @@ local function side_of(x)
   return n == 0 and NEAR or n == far:numel() and FAR or far
 end
 
--- x where it is large, or not large; elsewhere a harmless constant.
+-- Returns x where it is large (or where it is not large); elsewhere a harmless constant.
 local function if_far(far, x, other)
   return type(far) == "string" and x or ops.where(far, x, other)
 end
@@ -71,8 +71,8 @@ local function if_near(far, x, other)
   return type(far) == "string" and x or ops.where(far, other, x)
 end
 
--- large() for large x, small() elsewhere. Neither gets the other's arguments, whose gradients
--- might be infinite.
+-- Returns large() for large x, small() elsewhere. Each gets only its own arguments: other arguments
+-- could have infinite gradients.
 local function choose(far, small, large)
   if type(far) ~= "string" then return (ops.where(far, large(), small())) end
   if far == NEAR then return (small()) end
@@ -133,10 +133,10 @@ function M.deviance(x, m)
   return (ops.where(none, m, ops.where(never, huge, y)))
 end
 
---- x log y for a given logarithm: 0 if x is 0.
+--- x log y, given log y: 0 if x is 0.
 local function times_log(x, log_y) return x * ops.where(x:eq(0), 0, log_y) end
 
---- The logarithm of y, -inf at 0 without an infinite gradient.
+--- log y, -inf at 0 without an infinite gradient.
 local function safe_log(y)
   local none = y:eq(0)
   return (ops.where(none, -huge, ops.where(none, 1, y):log()))
@@ -156,7 +156,7 @@ function M.count(x, m)
   end, function() return count_large(if_far(far, x, FROM), m) end))
 end
 
---- p, 1 - p and their logarithms, from probs or logits; the other is nil.
+--- Returns p, 1 - p and their logarithms, from probs or logits; the other argument is nil.
 function M.shares(probs, logits)
   if probs ~= nil then
     local p = (M.wide(probs))
@@ -168,7 +168,7 @@ function M.shares(probs, logits)
   return { l:sigmoid(), (-l):sigmoid(), ops.logsigmoid(l), ops.logsigmoid(-l) }
 end
 
--- The same for x and y from FROM on, n their sum.
+-- choices() for x and y from FROM on; n is their sum.
 local function choices_large(x, y, p, q)
   local n = x + y
   return rest(n) - rest(x) - rest(y) - M.deviance(x, n * p) - M.deviance(y, n * q)
@@ -220,7 +220,7 @@ function M.beta(a, b, x, y)
   end))
 end
 
---- The same for several components, along the last dimension.
+--- The log density of a Dirichlet distribution; components are along the last dimension.
 function M.dirichlet(a, x)
   local total = a:sum(-1, { keepdim = true })
   local far, all = side_of(a), total:squeeze(-1)
@@ -235,7 +235,7 @@ function M.dirichlet(a, x)
   return each:sum(-1) + M.lgamma_rest(all) + all * (x:sum(-1) - 1)
 end
 
---- log(1 + z^2), where z^2 may overflow; for any dtype.
+--- log(1 + z^2), even if z^2 overflows; for any dtype.
 function M.log1p_square(z)
   local far = z:abs():gt(1e8)
   return (ops.where(far, ops.where(far, z, 1):abs():log() * 2,

@@ -19,8 +19,8 @@ local function mvlgamma(x, p) return (require("moth").mvlgamma(x, p)) end
 
 -- ---- LKJCholesky ----
 
---- Cholesky factors of correlation matrices with a density proportional to the determinant to the
--- power concentration - 1: at 1 it is uniform (Lewandowski, Kurowicka and Joe, "Generating random
+--- Cholesky factors of correlation matrices. The density is proportional to the determinant to the
+-- power concentration - 1: it is uniform for 1 (Lewandowski, Kurowicka and Joe, "Generating random
 -- correlation matrices based on vines and extended onion method", 2009).
 local LKJ = class("LKJCholesky", Distribution)
 M.LKJCholesky = LKJ
@@ -42,8 +42,8 @@ end
 
 function LKJ._support() return constraints.corr_cholesky end
 
--- The onion method: each row has a random direction; a Beta number is its share of the row's
--- length.
+-- The onion method: each row has a random direction, and a Beta number is its squared length left
+-- of the diagonal.
 function LKJ:_sample(size, shape)
   local c, d = self.concentration, self.dim
   local before = ops.arange(-1, d - 1, 1, c.dtype, c.device):clamp(0)
@@ -69,8 +69,8 @@ end
 
 -- ---- Wishart ----
 
---- Sums of x x^T over df normal vectors x of mean 0; the covariance is given by one of three
--- matrices.
+--- The distribution of the sum of x x^T over df normal vectors x of mean 0. One of three matrices
+-- determines the covariance.
 local Wishart = class("Wishart", Distribution)
 M.Wishart = Wishart
 
@@ -131,8 +131,8 @@ function Wishart:_variance()
   return df_of(self) * (V:square() + diagonal:unsqueeze(-1) * diagonal:unsqueeze(-2))
 end
 
--- Bartlett's decomposition: L A A^T L^T, with normal numbers below A's diagonal and roots of Chi2
--- numbers on it.
+-- Bartlett's decomposition: L A A^T L^T, where A has normal numbers below the diagonal and square
+-- roots of Chi2 numbers on the diagonal.
 function Wishart:_rsample(size, shape)
   local k = self.event_shape[1]
   local df = self.df:unsqueeze(-1) - ops.arange(0, k, 1, self.df.dtype, self.df.device)

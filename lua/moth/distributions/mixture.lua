@@ -9,8 +9,8 @@ local errors = require "moth.error"
 local tools = Distribution.tools
 local M = {}
 
---- A mixture: a sample comes from one component, an element of the last dimension of
--- component_distribution's batch. mixture_distribution, a Categorical, selects it.
+--- A mixture: mixture_distribution, a Categorical, selects the component of each sample. The
+-- components are the elements of the last dimension of component_distribution's batch.
 local Mixture = class("MixtureSameFamily", Distribution)
 M.MixtureSameFamily = Mixture
 
@@ -47,7 +47,7 @@ local function ahead(self, x)
   return x
 end
 
--- The dimension of the components.
+-- Returns the dimension of the components.
 local function where(self) return -1 - #self.event_shape end
 
 local function mixed(self, x)
@@ -70,7 +70,7 @@ function Mixture:_sample(_, shape)
     :squeeze(dim))
 end
 
--- A value for each component.
+-- Adds the dimension of the components to a value.
 local function each(self, value) return (value:unsqueeze(where(self))) end
 
 function Mixture:log_prob(value)

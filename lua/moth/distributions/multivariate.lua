@@ -12,7 +12,7 @@ local LOG_2PI = math.log(2 * math.pi)
 
 local M = {}
 
---- Normal vectors with mean loc and a covariance given by one of three matrices: the covariance,
+--- Normal vectors with mean loc. One of three matrices determines the covariance: the covariance,
 -- its inverse, or its Cholesky factor L, lower triangular with L L^T = covariance.
 local MultivariateNormal = class("MultivariateNormal", Distribution)
 M.MultivariateNormal = MultivariateNormal
@@ -36,10 +36,11 @@ local function transposed(x) return (x:transpose(-2, -1)) end
 
 local MATRICES = { "covariance_matrix", "precision_matrix", "scale_tril" }
 
--- The Cholesky factor of a matrix; errors use the constructor's argument name.
+-- Returns a function that computes Cholesky factors; its errors name the constructor's argument.
 local function cholesky(name, field) return (bind.as("linalg_cholesky", name, { A = field })) end
 
--- The Cholesky factor of the inverse of P: factor P with both sides reversed, reverse, and invert.
+-- Returns the Cholesky factor of the inverse of P: reverses rows and columns of P, factors it,
+-- reverses the factor and inverts it.
 local function of_precision(name, P)
   local turned = cholesky(name, "precision_matrix")(P:flip { -2, -1 }):flip { -2, -1 }
   local one = ops.eye(P:size(-1), P:size(-1), P.dtype, P.device):expand(P.shape)
@@ -48,7 +49,7 @@ end
 
 local function front(x, last) return { unpack(x.shape, 1, x:dim() - last) } end
 
---- The given one of three matrices, checked; for MultivariateNormal and Wishart.
+--- Returns the one given matrix of three, checked; for MultivariateNormal and Wishart.
 -- @return its name, the matrix
 function M.one_matrix(name, given)
   local which
@@ -66,7 +67,7 @@ function M.one_matrix(name, given)
   return MATRICES[which], given[which]
 end
 
---- The Cholesky factor from one of the three, for a batch.
+--- Returns the Cholesky factor from one of the three matrices, for a batch.
 function M.triangle(name, field, matrix, batch)
   local L = field == "covariance_matrix" and cholesky(name, field)(matrix)
     or field == "precision_matrix" and of_precision(name, matrix) or matrix
@@ -109,7 +110,7 @@ function MultivariateNormal:_rsample(size)
   return self.loc + self.scale_tril:matmul(x):squeeze(-1)
 end
 
--- |L^-1 x|^2 of vectors x; and log |L|.
+-- Returns |L^-1 x|^2 of vectors x; and log |L|.
 local function length(L, x)
   local rows = { unpack(x.shape, 1, x:dim() - 1) }
   local all = tools.broadcast_shape(rows, { unpack(L.shape, 1, L:dim() - 2) })
@@ -135,8 +136,8 @@ M.log_size, M.length = log_size, length
 
 -- ---- LowRankMultivariateNormal ----
 
---- Normal vectors with the covariance W W^T + diag(d), for a narrow W, cov_factor, and d,
--- cov_diag. Only matrices of the size of W^T W are factored (Woodbury's identity, and the matrix
+--- Normal vectors with the covariance W W^T + diag(d), where W, cov_factor, has few columns and d
+-- is cov_diag. Only matrices of the size of W^T W are factored (Woodbury's identity, and the matrix
 -- determinant lemma).
 local LowRank = class("LowRankMultivariateNormal", Distribution)
 M.LowRankMultivariateNormal = LowRank
@@ -189,7 +190,7 @@ function LowRank:_rsample(size)
   return self.loc + along + self.cov_diag:sqrt() * tools.empty(self.loc, size):normal_()
 end
 
--- W^T D^-1, and the Cholesky factor of 1 + W^T D^-1 W.
+-- Returns W^T D^-1, and the Cholesky factor of 1 + W^T D^-1 W.
 local function inner(self)
   local W = self.cov_factor
   local scaled = transposed(W / self.cov_diag:unsqueeze(-1))

@@ -1,8 +1,9 @@
 --- relaxed.lua -- differentiable relaxations of discrete distributions: RelaxedBernoulli,
 -- RelaxedOneHotCategorical, OneHotCategoricalStraightThrough; and LogisticNormal.
 --
--- Gumbel noise, scaled by a temperature, before a sigmoid or softmax (Maddison, Mnih and Teh, "The
--- concrete distribution", 2016; Jang, Gu and Poole, "Categorical reparameterization", 2016).
+-- A sample is a sigmoid or softmax of the logits plus Gumbel noise, divided by a temperature
+-- (Maddison, Mnih and Teh, "The concrete distribution", 2016; Jang, Gu and Poole, "Categorical
+-- reparameterization", 2016).
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -19,8 +20,8 @@ local M = {}
 
 local TEMPERATURE = tools.number("temperature", "how blurred choices are: towards 0 they are sharp")
 
---- Numbers between 0 and 1 that relax Bernoulli's samples: a low temperature moves them towards 0
--- and 1.
+--- Numbers between 0 and 1 that approximate Bernoulli's samples: the lower the temperature, the
+-- closer to 0 and 1.
 local RelaxedBernoulli = tools.of_one(tools.either("RelaxedBernoulli", "the probability of a 1",
   "its logarithm less that of the opposite", { temperature = constraints.positive,
     probs = constraints.unit_interval, logits = constraints.real }, { TEMPERATURE }))
@@ -48,7 +49,7 @@ function RelaxedBernoulli:log_prob(value)
   return self.temperature:log() + off + 2 * ops.logsigmoid(-off) - value:log() - (-value):log1p()
 end
 
---- Probability vectors that relax OneHotCategorical's one-hot vectors.
+--- Probability vectors that approximate OneHotCategorical's one-hot vectors.
 local RelaxedOneHot = tools.of_several(tools.either("RelaxedOneHotCategorical", tools.WEIGHTS,
   tools.LOGITS, tools.SEVERAL, { TEMPERATURE }))
 M.RelaxedOneHotCategorical = RelaxedOneHot
@@ -88,7 +89,7 @@ function StraightThrough:_rsample(_, shape)
   return self:sample(shape) + (probs - probs:detach())
 end
 
---- Probability vectors: StickBreakingTransform of normal vectors; they have one element more.
+--- Probability vectors of K elements: StickBreakingTransform of normal vectors of K - 1 elements.
 local LogisticNormal = class("LogisticNormal", wrapped.TransformedDistribution)
 M.LogisticNormal = LogisticNormal
 LogisticNormal.arg_constraints = { loc = constraints.real_vector,

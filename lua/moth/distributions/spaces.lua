@@ -13,8 +13,8 @@ local vectors = require "moth.distributions.vectors"
 
 local M = {}
 
---- Called with a constraint, they return a transform from all real numbers to its valid values:
--- biject_to is bijective, transform_to is suited to optimization.
+--- Functions of a constraint that return a transform from all real numbers to its valid values:
+-- biject_to's is bijective, transform_to's is suited to optimization.
 local Registry = class("ConstraintRegistry")
 
 function Registry:init(name) self.name, self.made = name, {} end
@@ -26,9 +26,9 @@ local function checked(fname, constraint)
   return constraint.kind
 end
 
---- Registers a factory of transforms for a kind of constraints.
--- @param constraint  one constraint of the kind
--- @param factory     factory(constraint) returns the transform
+--- Registers a factory of transforms for a kind of constraint.
+-- @param constraint  a constraint of the kind
+-- @param factory     function(constraint) -> the transform
 function Registry:register(constraint, factory)
   local kind = checked(self.name .. ".register", constraint)
   if kind == nil then
@@ -40,7 +40,7 @@ function Registry:register(constraint, factory)
   self.made[kind] = factory
 end
 
---- The transform from all real numbers to the valid values of the constraint.
+--- Returns the transform from all real numbers to the valid values of the constraint.
 function Registry:__call(constraint)
   local factory = self.made[checked(self.name, constraint)]
   if not factory then
@@ -51,14 +51,14 @@ function Registry:__call(constraint)
   return transform
 end
 
---- biject_to: bijective; transform_to: onto, and easy to optimize through.
+--- biject_to: bijective; transform_to: reaches all values, and is suited to optimization.
 M.biject_to, M.transform_to = Registry("biject_to"), Registry("transform_to")
 
 local function both(kind, factory)
   M.biject_to.made[kind], M.transform_to.made[kind] = factory, factory
 end
 
--- One transform, then loc + scale x.
+-- Returns a transform followed by loc + scale x.
 local function shifted(first, loc, scale)
   if loc == 0 and scale == 1 then return (first()) end
   return (transforms.ComposeTransform { first(), transforms.AffineTransform(loc, scale) })

@@ -19,7 +19,7 @@ local function made(name, rows)
   return M[name]
 end
 
--- Exponential numbers of rate 1.
+-- Random exponential numbers of rate 1.
 local function waits(like, size) return (tools.empty(like, size):exponential_()) end
 
 --- The distribution of |x| for a Cauchy x around 0.
@@ -48,7 +48,7 @@ end
 
 function HalfCauchy:icdf(value) return (self:_share(value) * (pi / 2)):tan() * self.scale end
 
---- The Pareto distribution: numbers from scale on; P(X > x) is proportional to x^-alpha.
+--- The Pareto distribution: numbers from scale on, where P(X > x) is proportional to x^-alpha.
 local Pareto = made("Pareto", { { "scale", positive, "where they begin" },
                                 { "alpha", positive, "how fast they get rare" } })
 
@@ -91,14 +91,14 @@ local GeneralizedPareto = made("GeneralizedPareto", { { "loc", real, "where they
   { "scale", positive, "the scale" },
   { "concentration", real, "how heavy the tail is" } })
 
--- A mask of concentrations near 0, and a nonzero divisor.
+-- Returns a mask of concentrations near 0, and a nonzero divisor.
 local function tail(self)
   local c = self.concentration
   local flat = c:abs():le(1e-8)
   return flat, (ops.where(flat, 1, c))
 end
 
--- Transforms exponential numbers: (exp(c wait) - 1) / c scales.
+-- Transforms an exponential number: (exp(c wait) - 1) / c, times scale.
 local function stretched(self, wait)
   local flat, c = tail(self)
   return self.loc + self.scale * ops.where(flat, wait + self.concentration * wait:square() / 2,
@@ -159,7 +159,7 @@ end
 
 function GeneralizedPareto:entropy() return self.scale:log() + self.concentration + 1 end
 
---- The Weibull distribution of life times: with concentration above 1 the failure rate increases.
+--- The Weibull distribution of lifetimes: for a concentration above 1 the failure rate increases.
 local Weibull = made("Weibull", { { "scale", positive, "how long, about" },
                                   { "concentration", positive, "the shape" } })
 
@@ -206,7 +206,7 @@ end
 local InverseGamma = made("InverseGamma", { { "concentration", positive, "the shape" },
                                             { "rate", positive, "the scale" } })
 
--- The distribution of the reciprocals.
+-- Returns the distribution of the reciprocals.
 local function below(self) return (gammas.Gamma(self.concentration, self.rate, false)) end
 
 function InverseGamma._support() return positive end

@@ -1,5 +1,5 @@
---- transforms.lua -- elementwise invertible functions for TransformedDistribution, and
--- compositions of transforms; vectors.lua has those of vectors and matrices.
+--- transforms.lua -- elementwise invertible functions for TransformedDistribution, and compositions
+-- of transforms; vectors.lua has the transforms of vectors and matrices.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -15,11 +15,11 @@ local ops, tools, real = bind.ops, Distribution.tools, constraints.real
 local M = {}
 
 --- The base of transforms: `t(x)` applies it, `t.inv(y)` inverts it, log_abs_det_jacobian(x, y) is
--- the log of the absolute Jacobian determinant; `t.domain` and `t.codomain` are the constraints
--- of x and y. Your subclass defines _call(x), _inverse(y), log_abs_det_jacobian(x, y) and, for
--- vector values, the field event_dim, or domain and codomain; sign() tells cdf if the transform
--- is decreasing. t:with_cache() stores the last x and y, as does the argument cache_size = 1 of
--- most transforms: t.inv(y) is then the exact x, without rounding.
+-- the log of the absolute Jacobian determinant; `t.domain` and `t.codomain` are the constraints of
+-- x and y. Your subclass defines _call(x), _inverse(y), log_abs_det_jacobian(x, y) and, for vector
+-- values, the field event_dim, or domain and codomain. sign() must be -1 if the transform is
+-- decreasing. t:with_cache(), or the argument cache_size = 1 of most transforms, stores the last x
+-- and y: t.inv(y) is then the exact x, without rounding.
 local Transform = class("Transform")
 M.Transform = Transform
 
@@ -33,7 +33,7 @@ function Transform:__call(x)
   return (self:_call(x))
 end
 
--- Lets a transform store one pair of x and y; the pair of a captured step is valid only in that
+-- Stores the last pair of x and y in a transform. The pair of a captured step is valid only in that
 -- step.
 local function remember(self, size)
   if size == 0 then return self end
@@ -59,7 +59,7 @@ end
 local CACHE = { "int", "cache_size", "1: t.inv(y) of the last y is the x it was made of",
                 default = 0 }
 
---- The same transform, with (1) or without (0) a cache of the last x and y.
+--- Returns the same transform, with (1) or without (0) a cache of the last x and y.
 function Transform:with_cache(cache_size)
   local copy = setmetatable({}, getmetatable(self))
   for key, value in pairs(self) do copy[key] = value end
@@ -75,7 +75,7 @@ function Transform:log_abs_det_jacobian()
   class.abstract(self, "log_abs_det_jacobian", ":log_abs_det_jacobian(x, y)")
 end
 
---- The shape of its result for an input of this shape, and the inverse.
+--- Returns the shape of the result for an input shape; and the inverse.
 function Transform.forward_shape(_, shape) return shape end
 function Transform.inverse_shape(_, shape) return shape end
 
@@ -112,7 +112,7 @@ function M.checked(fname, name, x)
   return x
 end
 
---- Defines a class of transforms without further arguments, in `module`; bijective by default.
+--- Defines a class of transforms without arguments, in `module`; bijective by default.
 local function plain(module, name, domain, codomain, bijective)
   local new = class(name, Transform)
   module[name] = new
@@ -176,8 +176,8 @@ function SigmoidTransform.log_abs_det_jacobian(_, x)
   return ops.logsigmoid(x) + ops.logsigmoid(-x)
 end
 
---- tanh(x). A y that was rounded to 1 or -1 is inverted as the previous float, so that x is
--- finite.
+--- tanh(x). A y that was rounded to 1 or -1 is clamped to the nearest smaller float, so that the
+-- inverse is finite.
 local TanhTransform = plain(M, "TanhTransform", real, constraints.interval(-1, 1))
 
 function TanhTransform._call(_, x) return (x:tanh()) end
@@ -318,7 +318,7 @@ end
 --- The identity.
 M.identity_transform = ComposeTransform {}
 
---- A transform with n more dimensions in each value.
+--- A transform whose values have n more dimensions.
 local IndependentTransform = class("IndependentTransform", Transform)
 M.IndependentTransform = IndependentTransform
 IndependentTransform.signature = define.signature("IndependentTransform", {

@@ -1,5 +1,5 @@
 --- vectors.lua -- transforms of vectors and matrices: SoftmaxTransform, StickBreakingTransform,
--- LowerCholeskyTransform, PositiveDefiniteTransform, CorrCholeskyTransform, ReshapeTransform; and
+-- LowerCholeskyTransform, PositiveDefiniteTransform, CorrCholeskyTransform, ReshapeTransform; also
 -- CatTransform, StackTransform.
 
 local bind = require "moth.binding.bind"
@@ -28,8 +28,8 @@ local Softmax = plain(M, "SoftmaxTransform", constraints.real_vector, constraint
 function Softmax._call(_, x) return (x:softmax(-1)) end
 function Softmax._inverse(_, y) return (y:log()) end
 
---- Stick breaking: vectors of n numbers to probability vectors of n + 1; each number determines
--- the fraction taken from the rest. Zeros map to equal probabilities.
+--- Stick breaking: maps vectors of n numbers to probability vectors of n + 1 numbers. Each number
+-- determines the fraction that is taken from the rest. Zeros map to equal probabilities.
 local StickBreaking = plain(M, "StickBreakingTransform", constraints.real_vector,
   constraints.simplex, true)
 
@@ -40,7 +40,7 @@ end
 
 local function but_last(x) return (x:narrow(-1, 1, x:size(-1) - 1)) end
 
--- x with one number of this value prepended or appended.
+-- Prepends or appends one number to each vector of x.
 local function framed(x, value, in_front)
   local one = ops.full(ending(x.shape, 1, 1), value, x.dtype, x.device)
   return (ops.cat(in_front and { one, x } or { x, one }, -1))
@@ -78,7 +78,7 @@ end
 function LowerCholesky._call(_, x) return (with_diagonal(x, ops.exp)) end
 function LowerCholesky._inverse(_, y) return (with_diagonal(y, ops.log)) end
 
---- L L^T for the L of LowerCholeskyTransform.
+--- L L^T, where L is the result of LowerCholeskyTransform.
 local PositiveDefinite = plain(M, "PositiveDefiniteTransform", matrix,
   constraints.positive_definite, false)
 
@@ -90,12 +90,13 @@ function PositiveDefinite._inverse(_, y)
   return (with_diagonal(require("moth").linalg.cholesky(y), ops.log))
 end
 
---- The Cholesky factor of a correlation matrix: the D (D - 1) / 2 inputs are the tanh^-1 of
--- partial correlations, row by row.
+--- The Cholesky factor of a correlation matrix. The D (D - 1) / 2 inputs are the tanh^-1 of partial
+-- correlations, row by row.
 local CorrCholesky = plain(M, "CorrCholeskyTransform", constraints.real_vector,
   constraints.corr_cholesky, true)
 
--- Positions of elements at least `below` under the diagonal, of a flattened matrix.
+-- Returns the positions, in a flattened matrix, of the elements at least `below` under the
+-- diagonal.
 local function under(d, below, device)
   local list = {}
   for row = 1, d do
@@ -113,7 +114,7 @@ local function matrix_size(n, fname)
   return d
 end
 
--- 1 minus the sum of squares up to each position of a row.
+-- Returns 1 minus the running sum of squares of each row.
 local function left(y) return 1 - y:square():cumsum(-1) end
 
 function CorrCholesky._call(_, x)
@@ -193,7 +194,7 @@ end
 
 -- ---- pieces ----
 
--- Defines a class that applies each of a list of transforms to one piece: cut(self, x) is the list
+-- Defines a class that applies each transform of a list to one piece: cut(self, x) returns the list
 -- of pieces, join(list, dim) concatenates them.
 local function pieces(name, rows, cut, join, constraint)
   local new = class(name, Transform)
@@ -231,7 +232,7 @@ local function pieces(name, rows, cut, join, constraint)
       end
     end
     local dim = self.dim - (self.dim > 0 and x:dim() + 1 or 0) + events
-    if dim < 0 then return (join(list, dim)) end -- else the dimension is inside the values
+    if dim < 0 then return (join(list, dim)) end -- for dim > 0 it is inside a value
     local total = list[1]
     for i = 2, #list do total = total + list[i] end
     return total

@@ -9,7 +9,7 @@ local errors = require "moth.error"
 local tools = Distribution.tools
 local M = {}
 
--- The given distribution; raises for other values.
+-- Returns the given distribution; raises for other values.
 local function checked(name, field, given)
   if not class.isinstance(given, Distribution) then
     errors.argument(name, field, "a distribution is needed, got " .. errors.describe(given),
@@ -30,8 +30,8 @@ end
 
 -- ---- Independent ----
 
---- Takes the last dimensions of a distribution's batch as part of one value: log_prob and entropy
--- are summed over them.
+--- Makes the last dimensions of a distribution's batch part of one value: log_prob and entropy are
+-- summed over them.
 local Independent = class("Independent", Distribution)
 M.Independent = Independent
 
@@ -92,7 +92,7 @@ end
 
 -- ---- TransformedDistribution ----
 
---- The distribution of a base distribution's samples after transforms, applied in order.
+--- The distribution of a base distribution's samples after transforms, which are applied in order.
 local Transformed = class("TransformedDistribution", Distribution)
 M.TransformedDistribution = Transformed
 
@@ -153,7 +153,7 @@ function Transformed:log_prob(value)
   return tools.sum_last(self.base_dist:log_prob(y), events - #self.base_dist.event_shape) + total
 end
 
--- Maps probabilities of the base to those of the transformed values, and back: decreasing
+-- Maps probabilities of the base to probabilities of the transformed values, and back: decreasing
 -- transforms reverse them.
 local function turned(self, share)
   local sign = 1

@@ -1,5 +1,5 @@
 --- adam.lua -- optim.Adam and optim.AdamW: steps scaled by running means of the gradient and of its
--- square. The other members of the family, NAdam, RAdam and Adamax, take its options from here.
+-- square. NAdam, RAdam and Adamax use the options of this file.
 
 local bind = require "moth.binding.bind"
 local class = require "moth.base.class"
@@ -9,22 +9,23 @@ local rule = require "moth.optim.rule"
 
 local adam = {}
 
---- The options that all variants share.
+--- Returns the options that all variants share.
 function adam.rows(lr, weight_decay)
   return {
     rule.lr(lr),
-    {"any", "betas", "{b1, b2}: factors of the running means; {0.9, 0.999}",
+    {"any", "betas", "{b1, b2}: factors of the running means; default: {0.9, 0.999}",
       optional = true, first = {0.9, 0.999}},
     rule.eps(1e-8),
     weight_decay == 0 and rule.WEIGHT_DECAY or weight_decay and {"float", "weight_decay",
-      "share by which the parameter shrinks", default = weight_decay} or nil,
+      "the weight decay coefficient", default = weight_decay} or nil,
   }
 end
 
-adam.DECOUPLED = {"bool", "decoupled_weight_decay", "does the decay shrink the parameter itself?",
+adam.DECOUPLED = {"bool", "decoupled_weight_decay",
+  "decay the parameter instead of adding to the gradient?",
   default = false}
 
---- Raises unless the shared options are in their ranges.
+--- Raises if a shared option is out of range.
 function adam.check(self, group)
   self:range(group, "lr", 0)
   self:range(group, "eps", 0)
@@ -39,7 +40,7 @@ function adam.check(self, group)
   end
 end
 
-local AMSGRAD = {"bool", "amsgrad", "divide by the greatest mean square so far?", default = false}
+local AMSGRAD = {"bool", "amsgrad", "divide by the largest mean square so far?", default = false}
 
 local function rows_of(weight_decay, ...)
   local rows = adam.rows(1e-3, weight_decay)
@@ -56,7 +57,7 @@ Adam.check = adam.check
 local NONE = {}
 local PLAIN, AMS = {"exp_avg", "exp_avg_sq"}, {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}
 
---- Writes the shared options into the op's arguments.
+--- Writes the shared options to the op's arguments.
 function adam.write(group, s, at, step)
   local betas = group.betas
   s[at.step].number, s[at.lr].number = step, group.lr
@@ -88,8 +89,8 @@ function Adam:update(group)
   end
 end
 
---- AdamW (Loshchilov and Hutter, 2019): Adam whose weight decay, 0.01 by default, shrinks the
--- parameter itself. The other arguments are Adam's.
+--- AdamW (Loshchilov and Hutter, 2019): Adam with decoupled weight decay, 0.01 by default, which
+-- shrinks the parameter itself. The other arguments are Adam's.
 local AdamW = class("AdamW", Adam)
 AdamW.keeps_own_state = true
 AdamW.signature = rule.signature("AdamW", rows_of(0.01))
@@ -100,7 +101,7 @@ end
 
 function AdamW:check(group)
   adam.check(self, group)
-  group.decoupled_weight_decay = true -- also after loading the state of an Adam
+  group.decoupled_weight_decay = true -- a loaded state of an Adam has false
 end
 
 adam.Adam, adam.AdamW = Adam, AdamW

@@ -1,9 +1,9 @@
---- bundle.lua -- gathers the parameters of a group for one call of an optimizer's op.
+--- bundle.lua -- collects the parameters of a group for one call of an optimizer's op.
 --
--- Parameters without a gradient are left out. Parameters with the same step count share a bundle;
--- usually all of them do. A bundle of the whole group is cached for later steps while it stays
--- valid. Its list of gradients is empty: the op then reads each parameter's own gradient, which
--- saves the handles. Other bundles free their handles after the step.
+-- Parameters without a gradient are omitted. Parameters with the same step count form a bundle;
+-- usually all do. A bundle of the whole group is cached for later steps while it is valid. Its list
+-- of gradients is empty: the op then reads each parameter's gradient, which saves the handles.
+-- Other bundles free their handles after the step.
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
@@ -14,13 +14,14 @@ local C, ctx = lib.C, lib.ctx
 local bundle = {}
 
 local wholes = setmetatable({}, {__mode = "k"}) -- group -> bundle
-local numbers = setmetatable({}, {__mode = "k"}) -- group -> name and place -> tensor
+local numbers = setmetatable({}, {__mode = "k"}) -- group -> name and device -> tensor
 local NONE = {}
 
---- Handles of gradients that the current step has created, or nil.
+--- The handles of gradients that the current step has created, or nil.
 bundle.borrowed = nil
 
---- Stores a new tensor in a parameter's state. A capture that is being recorded becomes invalid.
+--- Stores a new tensor in a parameter's state. A captured step that is being recorded becomes
+-- invalid.
 -- @return the tensor
 function bundle.put(own, name, x)
   if lib.capture then require("moth.capture.recording").void() end
@@ -37,12 +38,12 @@ function bundle.state_dtype(p)
   return dtype
 end
 
---- A tensor of one value, or of zeros, for the state of a parameter.
+--- Creates a tensor with one value, or of zeros, for the state of a parameter.
 function bundle.fresh(p, value)
   return (require("moth").full_like(p, value or 0, { dtype = bundle.state_dtype(p) }))
 end
 
---- A parameter or its gradient in the computation's dtype: float32 for half types.
+--- Converts a parameter or its gradient to the computation's dtype: float32 for half types.
 function bundle.real(x)
   local dtype = bundle.state_dtype(x)
   return dtype == x.dtype and x or x:to(dtype)
@@ -52,7 +53,7 @@ local function start(p, own, name, first)
   return (bundle.put(own, name, bundle.fresh(p, first and first[name])))
 end
 
--- The state of a parameter; created if absent.
+-- Returns the state of a parameter, which is created if absent.
 local function state_of(self, p)
   local own = self.state[p]
   if not own then
@@ -63,7 +64,7 @@ local function state_of(self, p)
   return own
 end
 
---- The same with its tensors.
+--- Returns the state of a parameter, with all its tensors.
 function bundle.state(self, p, names)
   local own = state_of(self, p)
   for _, name in ipairs(names) do own[name] = own[name] or start(p, own, name) end
@@ -79,7 +80,7 @@ local function add(found, p, grad, own, names, first)
   end
 end
 
--- Returns true if a parameter's state is the one in the bundle.
+-- Returns true if the state of a parameter is the one in the bundle.
 local function same(found, own, i)
   local names = found.names
   for k = 1, #names do
@@ -89,7 +90,8 @@ local function same(found, own, i)
   return true
 end
 
---- The cached bundle of a group if it is valid and every parameter has a gradient; else nil.
+--- Returns the cached bundle of a group if it is valid and every parameter has a gradient; else
+-- nil.
 function bundle.whole(self, group, names)
   local found = wholes[group]
   if not found or found.names ~= names or lib.capture then return nil end
@@ -121,10 +123,10 @@ function bundle.keep(group, names, found, counts)
   wholes[group] = made
 end
 
---- The gradient of a parameter, valid until the step ends; or nil.
+--- Returns the gradient of a parameter, valid until the step ends; or nil.
 -- @param self    the optimizer
--- @param sparse  a list that receives {p =, grad =} for a sparse gradient; without it a sparse
--- gradient is an error
+-- @param sparse  a list to which {p =, grad =} is appended for a sparse gradient; without it a
+-- sparse gradient raises
 function bundle.grad(p, self, sparse)
   local grad, ours = lib.borrow_grad(p, "grad")
   if ours then
@@ -140,16 +142,15 @@ function bundle.grad(p, self, sparse)
     .. "and Adagrad"):format(class.typename(self)), "E_UNSUPPORTED")
 end
 
---- The bundles of a group: a list of tables with the lists params, grads, states (the parameters'
--- tables in self.state) and one list for each of `names`, the tensors of the state. A missing
--- tensor is created with zeros or with its value in `first`.
+--- Returns the bundles of a group: a list of tables with the lists params, grads, states (the
+-- parameters' tables in self.state) and one list for each of `names`, the tensors of the state. A
+-- missing tensor is created with zeros or with its value in `first`.
 -- @param self   the optimizer
 -- @param group  one of its groups
 -- @param names  the names of each parameter's state tensors
--- @param key    function(state, group) -> the value that is equal within a bundle (default: the
--- step)
+-- @param key    function(state, group) -> a value that is equal within a bundle (default: the step)
 -- @param first  name -> the initial value of a tensor
--- @param sparse a list that receives the parameters with sparse gradients; absent: these raise
+-- @param sparse a list for the parameters with sparse gradients; if absent, these raise
 function bundle.of(self, group, names, key, first, sparse)
   local whole = not key and bundle.whole(self, group, names)
   if whole then return whole.list end
@@ -174,7 +175,7 @@ function bundle.of(self, group, names, key, first, sparse)
   return all
 end
 
--- Before a replay: returns false if the step would take another branch.
+-- Called before a replay: returns false if the step would take another branch.
 local function write(cell, s, at)
   local group, states, number = cell.group, cell.states, cell.number
   local optimizer = cell.optimizer
@@ -191,14 +192,14 @@ local function write(cell, s, at)
   return number(cell, group, s, at, step + 1)
 end
 
--- After the replay.
+-- Called after a replay.
 local function done(cell)
   local states, step = cell.states, cell.step
   for i = 1, #states do states[i].step = step end
   if cell.more then cell.more(cell) end
 end
 
---- While a step is captured: registers the arguments that the bundle's op gets in a replay.
+--- Registers the arguments of the bundle's op for replays, while a step is captured.
 -- @param self, group  the optimizer and the group
 -- @param found   the bundle
 -- @param op      the op's name
@@ -214,17 +215,17 @@ function bundle.note(self, group, found, op, number, more)
     amsgrad = group.amsgrad, centered = group.centered, buffered = (group.momentum or 0) > 0})
 end
 
---- The device and dtype of numbers that are combined with a parameter, as a string. On the CPU
--- float64 numbers combine with all dtypes. On a GPU they have the parameter's dtype (float32 for
--- half types), so that ops read them on the device and a captured step is one graph.
+--- Returns the device and dtype of numbers that are combined with a parameter, as a string. On the
+-- CPU float64 numbers combine with all dtypes. On a GPU they have the parameter's dtype (float32
+-- for half types), so that ops read them on the device and a captured step is one graph.
 function bundle.place(p)
   if p.device.type == "cpu" then return "cpu float64" end
   return ("%s %s"):format(p.device, p.dtype == require("moth").float64 and "float64" or "float32")
 end
 
---- A number of the step as a tensor of one element, for optimizers composed of several ops. A call
--- log entry of "fill_" after it lets replays update the value.
--- @param group  the group that the number belongs to
+--- Returns a number of the step as a tensor of one element, for optimizers composed of several ops.
+-- The call log entry of its "fill_" lets replays update the value.
+-- @param group  the group of the number
 -- @param place  its device and dtype (bundle.place)
 function bundle.number(group, name, place, value)
   local moth = require "moth"

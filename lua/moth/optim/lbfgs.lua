@@ -1,7 +1,8 @@
 --- lbfgs.lua -- optim.LBFGS: a quasi-Newton method for small problems and full-batch gradients. A
 -- step calls the closure several times.
 --
--- All parameters are one long vector here. Its state is that of the first parameter, as in PyTorch.
+-- All parameters together are one long vector. The state is stored as the state of the first
+-- parameter, as in PyTorch.
 
 local autograd = require "moth.autograd"
 local bundle = require "moth.optim.bundle"
@@ -21,15 +22,15 @@ LBFGS.keeps_own_state = true
 
 LBFGS.signature = define.signature("LBFGS", {
   {"params", "params", "a list of tensors; there are no groups"},
-  {"float", "lr", "step size, or the first one of a line search", default = 1, single = true},
+  {"float", "lr", "step size, or the first step size of a line search", default = 1, single = true},
   {"int", "max_iter", "maximal iterations in a step", default = 20},
-  {"int", "max_eval", "maximal closure calls in a step; 5/4 max_iter", optional = true},
+  {"int", "max_eval", "maximal closure calls in a step; default: 5/4 max_iter", optional = true},
   {"float", "tolerance_grad", "a step ends if no gradient element is larger",
     default = 1e-7},
-  {"float", "tolerance_change", "or if parameters or loss change by less", default = 1e-9},
-  {"int", "history_size", "how many past updates are stored", default = 100},
+  {"float", "tolerance_change", "or if the parameters or the loss change by less", default = 1e-9},
+  {"int", "history_size", "number of stored updates", default = 100},
   {"any", "line_search_fn", "'strong_wolfe', or none: a constant step size", optional = true},
-  {"bool", "maximize", "maximize the objective", default = false},
+  {"bool", "maximize", "maximize the objective?", default = false},
 })
 
 function LBFGS:init(params, lr, max_iter, max_eval, tolerance_grad, tolerance_change,
@@ -124,7 +125,8 @@ local function remember(own, grad, most)
   own.H_diag = ys / dot(y, y)
 end
 
--- The negative gradient times the estimate of the inverse Hessian: the two-loop recursion.
+-- Returns the search direction: the negative gradient times the estimate of the inverse Hessian, by
+-- the two-loop recursion.
 local function direction(own, grad, most)
   if own.n_iter == 1 then
     own.old_dirs, own.old_stps, own.ro, own.H_diag = {}, {}, {}, 1
@@ -144,13 +146,13 @@ end
 
 -- ---- a step ----
 
--- The functions that an iteration calls.
+-- Returns the functions that an iteration calls.
 local function problem_of(self, closure)
   local group, enable_grad = self.param_groups[1], require("moth").enable_grad
   local sign = group.maximize and -1 or 1
   local problem = {params = group.params, evaluations = 0}
 
-  --- The loss and its gradient at the current parameters, and the closure's result.
+  --- Returns the loss and its gradient at the current parameters, and the closure's result.
   function problem.here()
     local loss = enable_grad(closure)
     problem.evaluations = problem.evaluations + 1
@@ -162,7 +164,7 @@ local function problem_of(self, closure)
     return sign * value, flat_gradient(problem.params, group.maximize), loss
   end
 
-  --- The same at t times a direction; the parameters are restored.
+  --- Returns the loss and its gradient at t times a direction; the parameters are restored.
   function problem.at(t, direction_, from)
     move(problem.params, t, direction_)
     local ok, value, grad = pcall(problem.here)
@@ -197,7 +199,7 @@ local function go(group, own, problem, loss, grad, slope, last)
   return problem.here()
 end
 
--- Iterates until a stopping criterion holds.
+-- Iterates until a stopping criterion is met.
 local function iterate(group, own, problem, loss, grad)
   for n = 1, group.max_iter do
     own.n_iter = own.n_iter + 1
@@ -235,7 +237,7 @@ local function optimize(self, closure)
   return given
 end
 
---- A step: up to max_iter iterations.
+--- Performs a step: up to max_iter iterations.
 -- @param closure  clears the gradients, computes the loss, calls backward, returns the loss
 -- @return the first loss that the closure returned
 function LBFGS:step(closure)
@@ -244,7 +246,7 @@ function LBFGS:step(closure)
       .. "needed, as LBFGS computes them several times; got " .. errors.describe(closure), "E_TYPE")
   end
   if lib.capture then
-    require("moth.capture.recording").refuse("a step of LBFGS, which decides by what it finds,")
+    require("moth.capture.recording").refuse("a step of LBFGS, which branches on values,")
   end
   self.stepped = true
   if self.pre_hooks then self:run_hooks(self.pre_hooks, closure) end
@@ -275,7 +277,7 @@ local function own_tensor(x, p)
   return x
 end
 
---- A copy of one parameter's state; numbers that are tensors in PyTorch become tensors.
+--- Returns a copy of one parameter's state; numbers that are tensors in PyTorch become tensors.
 function LBFGS:adopt_state(p, values)
   local copy = {}
   for name, value in pairs(type(values) == "table" and values or {}) do
@@ -289,7 +291,7 @@ function LBFGS:adopt_state(p, values)
       copy[name] = list
     elseif lib.istensor(value) then
       copy[name] = value:dim() == 0 and tonumber(value:item()) or own_tensor(value, p)
-    elseif value ~= lib.none and name ~= "al" then -- al is PyTorch's scratch
+    elseif value ~= lib.none and name ~= "al" then -- al is a scratch list in PyTorch
       copy[name] = value
     end
   end

@@ -1,7 +1,7 @@
 --- linesearch.lua -- a line search for optim.LBFGS: a step length that satisfies the strong Wolfe
 -- conditions (Nocedal and Wright, Numerical Optimization, 3.5).
 --
--- A point of the line is {t, value, slope, grad}; slope is the directional derivative. The
+-- A point on the line is {t, value, slope, grad}; slope is the directional derivative. The
 -- bracketing phase increases t until an interval contains a minimum; the zoom phase shrinks the
 -- interval.
 
@@ -10,7 +10,7 @@ local search = {}
 local abs, max, min = math.abs, math.max, math.min
 local ENOUGH, FLAT = 1e-4, 0.9 -- the constants of sufficient decrease and of curvature
 
--- The minimum of the cubic through two points, clamped to bounds.
+-- Returns the minimum of the cubic through two points, clamped to bounds.
 local function cubic(a, b, low, high)
   low, high = low or min(a.t, b.t), high or max(a.t, b.t)
   local d1 = a.slope + b.slope - 3 * (a.value - b.value) / (a.t - b.t)
@@ -23,7 +23,7 @@ local function cubic(a, b, low, high)
 end
 
 -- The bracketing phase. Returns two points around a minimum, or one acceptable point; and the
--- number of calls.
+-- number of function calls.
 local function bracket(at, start, first, most)
   local before, point = start, at(first)
   for calls = 0, most - 1 do
@@ -41,7 +41,8 @@ local function bracket(at, start, first, most)
   return start, point, most
 end
 
--- The next t between two points. It is moved inwards if it is too near to an end twice in a row.
+-- Returns the next t between two points. If it is too near to an end twice in a row, it is moved
+-- inwards.
 local function inside(a, b, stuck)
   local t, low, high = cubic(a, b), min(a.t, b.t), max(a.t, b.t)
   local room = 0.1 * (high - low)
@@ -50,7 +51,8 @@ local function inside(a, b, stuck)
   return abs(t - high) < abs(t - low) and high - room or low + room, false
 end
 
--- The zoom phase: shrinks the interval until a point is acceptable; keeps the lower point.
+-- The zoom phase: shrinks the interval until a point is acceptable, and keeps the point with the
+-- lower value.
 local function zoom(at, start, low, high, how, calls)
   if high.value < low.value then low, high = high, low end
   local t, stuck
@@ -70,11 +72,11 @@ local function zoom(at, start, low, high, how, calls)
   return low
 end
 
---- A step along a direction.
+--- Finds a step length along a direction.
 -- @param evaluate  function(t) -> the value and the gradient at t
--- @param how  t: the first step to try; value, grad, slope: those at 0; direction; tolerance: the
--- shortest interval, times the largest element of the direction; most: the maximal number of
--- iterations of each phase
+-- @param how  t: the first step length to try; value, grad, slope: the values at 0; direction;
+-- tolerance: the shortest interval, times the largest element of the direction; most: the maximal
+-- number of iterations of each phase
 -- @return the value, the gradient and t
 function search.strong_wolfe(evaluate, how)
   local function at(t)

@@ -1,6 +1,6 @@
---- matrix.lua -- optim.Adafactor and optim.Muon, which use the matrix structure of a parameter and
--- are composed of several ops. Numbers that change from step to step are tensors of one element,
--- so that a step can be captured.
+--- matrix.lua -- optim.Adafactor and optim.Muon, composed of several ops, which use the matrix
+-- structure of a parameter. Numbers that change from step to step are tensors of one element, so
+-- that a step can be captured.
 
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
@@ -25,19 +25,19 @@ local function options_of(group, names)
   return list
 end
 
--- Logs the last fill_: before a replay it writes value(group, step).
+-- Registers the last fill_ for replays: before a replay it writes value(group, step).
 local function note(self, group, found, names, value)
   if not lib.capture then return end
   local were = options_of(group, names)
   bundle.note(self, group, found, "fill_", function(_, now, s, at, step)
     if not same_options(now, names, were) then return false end
-    s[at.value + 1].number = value(now, step) -- a scalar is its type and its value
+    s[at.value + 1].number = value(now, step) -- a scalar is stored as type and value
     return true
   end)
 end
 
--- The numbers of a step, name -> tensor; make(place, name, value) creates one for each device and
--- dtype of the parameters.
+-- Returns the numbers of a step by name, as tensors; make(place, name, value) creates one for each
+-- device and dtype of the parameters.
 local function numbers_at(make, values)
   local made = {}
   return function(p)
@@ -53,14 +53,14 @@ end
 
 -- ---- Adafactor ----
 
---- Adafactor (Shazeer and Stern, 2018): Adam without the running mean; of the squares of a matrix
--- only the means of rows and columns are stored.
+--- Adafactor (Shazeer and Stern, 2018): Adam without the running mean of gradients; for a matrix it
+-- stores only the row and column means of the squares.
 local Adafactor = rule.new("Adafactor", {
-  {"float", "lr", "the largest relative step, and factor of the weight decay", default = 1e-2,
+  {"float", "lr", "the largest relative step, and the factor of the weight decay", default = 1e-2,
    single = true},
   {"float", "beta2_decay", "exponent of the decay rate: step ^ beta2_decay", default = -0.8},
-  {"any", "eps", "{least size of a divisor, none: the spacing of floats at 1; least size of a "
-    .. "parameter that steps are measured by}; {none, 1e-3}", optional = true,
+  {"any", "eps", "{lower bound of the mean square, none: the machine epsilon; lower bound of the "
+    .. "parameter's RMS, which scales steps}; default: {none, 1e-3}", optional = true,
     first = {lib.none, 1e-3}},
   {"float", "d", "steps with a larger root mean square are clipped", default = 1},
   {"float", "weight_decay", "the weight decay coefficient", default = 0},
@@ -86,8 +86,8 @@ function Adafactor:check(group)
   end
 end
 
--- The shapes of row_var and col_var: the parameter's, with 1 in the last dimension or the one
--- before.
+-- Returns the shapes of row_var and col_var: the parameter's shape, with 1 in the last or the last
+-- but one dimension.
 local function factor_shapes(p)
   local rows, columns = {}, {}
   for i, n in ipairs(p.shape) do rows[i], columns[i] = n, n end
@@ -121,7 +121,7 @@ local function begin(own, p)
   end
 end
 
--- The machine epsilon of a dtype.
+-- The machine epsilon of each dtype.
 local EPSILON = {float64 = 2 ^ -52, float32 = 2 ^ -23, float16 = 2 ^ -10, bfloat16 = 2 ^ -7}
 
 -- Updates the running means of the squares along dim.
@@ -130,7 +130,7 @@ local function move_mean(kept, grad, dim, share)
   kept:lerp_(mean, share)
 end
 
--- An estimate of the mean square of each element.
+-- Returns an estimate of the mean square of each element.
 local function squares(own, grad, share, eps)
   if grad:dim() < 2 then
     own.variance:lerp_(grad * grad, share)
@@ -142,7 +142,7 @@ local function squares(own, grad, share, eps)
   return own.row_var:matmul(own.col_var):div(mean:clamp {min = eps})
 end
 
--- The root mean square of a tensor.
+-- Returns the root mean square of a tensor.
 local function size_of(x)
   return x:norm():div(math.sqrt(x:numel()))
 end
@@ -190,14 +190,14 @@ end
 -- ---- Muon ----
 
 --- Muon (Jordan et al., 2024), for the weight matrices of hidden layers: the update is
--- orthogonalized, so that its singular values are near 1. Use another optimizer, such as AdamW,
+-- orthogonalized, so that its singular values are near 1. Use another optimizer, for example AdamW,
 -- for the other parameters. The iteration runs in bfloat16 for all dtypes, as in PyTorch.
 local Muon = rule.new("Muon", {
   rule.lr(1e-3),
   {"float", "weight_decay", "the weight decay coefficient", default = 0.1},
   {"float", "momentum", "factor of the momentum buffer", default = 0.95},
-  {"bool", "nesterov", "use Nesterov momentum", default = true},
-  {"any", "ns_coefficients", "of the Newton-Schulz polynomial; "
+  {"bool", "nesterov", "use Nesterov momentum?", default = true},
+  {"any", "ns_coefficients", "coefficients of the Newton-Schulz polynomial; "
     .. "{3.4445, -4.775, 2.0315}", optional = true, first = {3.4445, -4.775, 2.0315}},
   {"float", "eps", "lower bound of the norm that the update is divided by", default = 1e-7},
   {"int", "ns_steps", "number of Newton-Schulz iterations", default = 5},
@@ -227,14 +227,14 @@ function Muon:check(group)
   end
   for i, p in ipairs(group.params) do
     if p:dim() ~= 2 then
-      errors.argument("Muon", "params", ("matrices are needed, but element %d is %s; give vectors "
+      errors.argument("Muon", "params", ("matrices are needed, but element %d is %s; pass vectors "
         .. "and volumes to another optimizer, such as AdamW"):format(i, errors.describe(p)),
         "E_SHAPE")
     end
   end
 end
 
--- Orthogonalizes x by the Newton-Schulz iteration: a polynomial that moves all singular values
+-- Orthogonalizes x by the Newton-Schulz iteration, a polynomial that moves all singular values
 -- towards 1. It runs in bfloat16, which is precise enough and fast on a GPU.
 local function near_orthogonal(x, k, steps, eps)
   local tall = x:size(1) > x:size(2)
@@ -243,7 +243,7 @@ local function near_orthogonal(x, k, steps, eps)
   y = y / y:norm():clamp {min = eps}
   for _ = 1, steps do
     local gram = y:matmul(y:t())
-    local update = gram:addmm(gram, gram, k[2], k[3]) -- rounds once
+    local update = gram:addmm(gram, gram, k[2], k[3]) -- rounds only once
     y = y:addmm(update, y, k[1])
   end
   return tall and y:t() or y
@@ -264,7 +264,7 @@ local FIXED = {"momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "ad
 
 local function rate_of(group) return group.lr end
 
--- A number of the step; see bundle.note, which requires that steps are counted.
+-- Returns a number of the step as a tensor; see bundle.note, which requires that steps are counted.
 local function rate(self, group, count, place, name, value)
   local x = bundle.number(group, name, place, value(group))
   if not lib.capture then return x end

@@ -2,8 +2,8 @@
 -- optimizers.
 --
 -- A subclass defines `update(group)`, which changes group.params by their gradients with the
--- group's options; it runs under no_grad. Its state is in self.state[p], a table for each
--- parameter; tensors and numbers of it are saved.
+-- group's options; it runs under no_grad. self.state[p] is a table for each parameter; its tensors
+-- and numbers are saved.
 --
 --     local Plain = nn.class("Plain", optim.Optimizer)
 --     function Plain:init(params, lr) optim.Optimizer.init(self, params, {lr = lr}) end
@@ -28,7 +28,7 @@ local Optimizer = class("Optimizer")
 
 local IS_LEAF = lib.C.MOTH_IS_LEAF
 
--- Fields of a group in addition to the optimizer's options: schedules write them.
+-- Fields that a group may have besides the optimizer's options: schedules write them.
 local notes = {initial_lr = true, max_lr = true, min_lr = true, max_momentum = true,
                base_momentum = true, swa_lr = true}
 
@@ -42,13 +42,13 @@ local function check_list(self, list)
   if lib.istensor(list) then
     bad_params(self, "a list of tensors is needed, got a tensor; write {x}")
   elseif not lib.is_plain(list) then
-    bad_params(self, "a list of tensors, as net:parameters() gives, is needed, got " ..
+    bad_params(self, "a list of tensors, for example net:parameters(), is needed, got " ..
       errors.describe(list))
   elseif calls.gap(list) then
     bad_params(self, calls.gap(list))
   elseif #list == 0 then
-    bad_params(self, next(list) == nil and "a list of tensors is needed, got an empty one"
-      or "a list of tensors is needed, got named entries alone")
+    bad_params(self, next(list) == nil and "a list of tensors is needed, got an empty list"
+      or "a list of tensors is needed, got only named entries")
   end
   local seen = {}
   for i, p in ipairs(list) do
@@ -59,7 +59,7 @@ local function check_list(self, list)
         :format(i, errors.describe(p)))
     end
     if seen[p] then
-      bad_params(self, ("elements %d and %d are one tensor"):format(seen[p], i))
+      bad_params(self, ("elements %d and %d are the same tensor"):format(seen[p], i))
     end
     seen[p] = i
   end
@@ -70,8 +70,8 @@ local function is_named(entry)
   return lib.is_plain(entry) and type(entry[1]) == "string"
 end
 
--- The parameters of a list, and their names if it is a list of {name, tensor} or an iterator of
--- net:named_parameters().
+-- Returns the parameters of a list, and their names if it is a list of {name, tensor} or the
+-- iterator of net:named_parameters().
 local function split_names(self, list)
   if lib.is_plain(list) and type(list[1]) == "function" then
     list = list[1] -- SGD{net:named_parameters(), lr = 0.1}
@@ -98,23 +98,23 @@ end
 --- Returns true if a group may have a field of that name.
 function Optimizer:_knows(name) return self.defaults[name] ~= nil or notes[name] end
 
---- The end of a message about an unknown option.
+--- Returns the end of a message about an unknown option: a similar option's name.
 function Optimizer:_nearest_option(name)
   local names = {"params"}
   for known in pairs(self.defaults) do names[#names + 1] = known end
   return errors.nearest(tostring(name), names)
 end
 
--- A number that may be a 0-d tensor.
+-- Returns a number from a number or a 0-d tensor.
 local function number_of(v)
   return lib.istensor(v) and v:dim() == 0 and v:item() or v
 end
 
---- Adds a group of parameters with its own options; absent options are the optimizer's defaults.
--- `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`. With
+--- Adds a group of parameters with its own options; for absent options the optimizer's defaults
+-- apply. `optimizer:add_param_group{params = head:parameters(), lr = 1e-3}`. With
 -- `head:named_parameters()` or a list of {name, tensor} the group gets `param_names`; then all
--- groups must have names. Other fields, such as `name = "head"`, are kept; a name that resembles
--- an option raises.
+-- groups must have names. Other fields, for example `name = "head"`, are kept; a name that
+-- resembles an option raises.
 function Optimizer:add_param_group(group)
   if not lib.is_plain(group) or group.params == nil then
     errors.refuse("add_param_group", "param_group", "{params = list of tensors, ...} is needed",
@@ -133,13 +133,13 @@ function Optimizer:add_param_group(group)
   local earlier = {}
   for _, other in ipairs(self.param_groups) do
     if (names == nil) ~= (other.param_names == nil) then
-      bad_params(self, "of the groups some have names and some have none; give all names, or none")
+      bad_params(self, "some groups have names and some do not; name all or none")
     end
     for _, p in ipairs(other.params) do earlier[p] = true end
   end
   for i, p in ipairs(params) do
     if earlier[p] then
-      bad_params(self, ("element %d of a group stands in an earlier group too"):format(i))
+      bad_params(self, ("element %d of a group is also in an earlier group"):format(i))
     end
   end
   local made = {params = {}, param_names = names}
@@ -161,12 +161,12 @@ function Optimizer:add_param_group(group)
   self.param_groups[#self.param_groups + 1] = made
 end
 
--- Lists among the parameters are groups, which have names.
+-- Checks element i of the parameters if it is a group. A list that is not a group raises.
 local function check_group(self, i, group)
   if not lib.is_plain(group) or group.params ~= nil then return end
   if lib.istensor(group[1]) then
     bad_params(self, ("element %d is a list of tensors; join the lists, or write {params = list} "
-      .. "for a group of its own"):format(i))
+      .. "for a separate group"):format(i))
   end
   for name in pairs(group) do
     local nearest = errors.nearest(tostring(name), {"params"})
@@ -208,7 +208,7 @@ end
 function Optimizer:check(group) -- luacheck: ignore group
 end
 
---- Raises unless a group's option is a number from `least` on (or within [least, below)).
+--- Raises unless an option is a number from `least` on, and below `below` if present.
 function Optimizer:range(group, name, least, below)
   local value = group[name]
   if type(value) ~= "number" or not (value >= least) or (below and not (value < below)) then
@@ -220,7 +220,7 @@ function Optimizer:range(group, name, least, below)
   end
 end
 
--- ---- stepping ----
+-- ---- steps ----
 
 --- Clears the gradients of all parameters; `set_to_none = false` fills them with zeros.
 function Optimizer:zero_grad(...)
@@ -236,9 +236,9 @@ function Optimizer:update(group) -- luacheck: ignore group
   class.abstract(self, "update", ":update(group)")
 end
 
--- The state must outlive the scope of a step, also in optimizers that users define. Moth's classes
--- keep their tensors themselves and set `keeps_own_state`, which subclasses do not inherit: they
--- may have more state.
+-- Keeps the state alive after the scope of a step, for optimizers that users define. Moth's classes
+-- keep their tensors themselves and set `keeps_own_state`, which subclasses do not inherit, since
+-- they may have more state.
 local function keep_state(self)
   if rawget(class.of(self), "keeps_own_state") then return end
   for _, values in pairs(self.state) do
@@ -254,7 +254,7 @@ local function keep_state(self)
   end
 end
 
--- The state, fields and options of a user-defined optimizer, while a step is captured.
+-- Returns the state, fields and options of a user-defined optimizer, while a step is captured.
 local function plain_values(self)
   local list = {}
   for name, value in pairs(self) do
@@ -285,8 +285,8 @@ local function unchanged(cell)
   return true
 end
 
--- Captures a user-defined optimizer. Its options are constants: a changed option needs another
--- capture. Its state must be written in place.
+-- Records a step of a user-defined optimizer in a captured step. Its options are constants: a
+-- changed option needs another capture. Its state must be changed in place.
 local function recorded(self, before, options, ...)
   keep_state(self)
   local recording = require "moth.capture.recording"
@@ -345,7 +345,7 @@ local function add_hook(self, kind, fname, fn)
   return Hook(list, entry)
 end
 
--- Calls the hooks around a step, unless _own_step does.
+-- Calls the hooks before or after a step, unless _own_step calls them.
 local function run_hooks(self, list, closure, is_own)
   if is_own or rawget(self, "step") ~= self._own_step then
     for _, entry in ipairs({unpack(list)}) do entry.fn(self, {closure}) end
@@ -374,7 +374,7 @@ for name, list in pairs {state_dict_pre = "save_pre", state_dict_post = "save_po
   Optimizer[fname] = function(self, hook) return (add_hook(self, list, fname, hook)) end
 end
 
--- The call log entry of a step: schedules read `stepped`, and a replay sets it.
+-- The call log entry of a step: a replay sets `stepped`, which schedules read.
 local function write_nothing() return true end
 local function set_stepped(cell) cell.optimizer.stepped = true end
 
@@ -410,7 +410,7 @@ local function after_own(self, closure, ...)
   return ...
 end
 
---- Wraps the step method of a user-defined class: calls the hooks and keeps the state.
+--- Wraps the step method of a user-defined class: calls the hooks and keeps the state alive.
 function Optimizer:_own_step(...)
   local closure, step = ..., class.of(self).step
   before_step(self, closure, true)
@@ -422,26 +422,28 @@ end
 
 -- ---- saving ----
 
---- Returns true if a tensor of a state dict has the shape of the parameter's state of that name.
+--- Returns true if a tensor in a state dict has the shape of the parameter's state of that name.
 function Optimizer:fits(p, name, value) -- luacheck: ignore self name
   return value.shape == p.shape
 end
 
---- A copy of one parameter's state for a state dict, on the parameter's device and in its dtype,
--- float32 for half types.
+--- Returns a copy of one parameter's state from a state dict, on the parameter's device and in its
+-- dtype, float32 for half types.
 function Optimizer:adopt_state(p, values)
   return (require "moth.optim.state".adopt(self, p, values))
 end
 
---- The state and the groups as plain tables, with PyTorch's names: `state["0"].momentum_buffer`
--- belongs to parameter 0, and `param_groups[1].params` lists the parameters' numbers.
+--- Returns the state and the groups as plain tables, with PyTorch's names:
+-- `state["0"].momentum_buffer` belongs to parameter 0, and `param_groups[1].params` lists the
+-- parameters' numbers.
 function Optimizer:state_dict()
   return (require "moth.optim.state".save(self))
 end
 
---- Loads a copy of the state and the options of a state dict. PyTorch's state dicts are accepted.
+--- Loads a copy of the state and the options from a state dict. PyTorch's state dicts are accepted.
 -- If an entry does not fit, nothing is loaded. Parameters are matched by position, not by name.
--- @param state_dict  {state = ..., param_groups = ...}; the groups must have as many parameters
+-- @param state_dict  {state = ..., param_groups = ...}; each group must have the same number of
+-- parameters
 function Optimizer:load_state_dict(state_dict)
   require "moth.optim.state".load(self, state_dict)
 end

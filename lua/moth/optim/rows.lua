@@ -1,4 +1,4 @@
---- rows.lua -- steps by sparse gradients, which change only the rows that the gradient has; and
+--- rows.lua -- steps by sparse gradients, which change only the rows in the gradient; and
 -- optim.SparseAdam.
 
 local adam = require "moth.optim.adam"
@@ -14,28 +14,29 @@ local ops = bind.ops
 
 local rows = {}
 
---- Raises if a group has weight decay: it would also have to change rows without a gradient.
+--- Raises if a group has weight decay, which would also change rows without a gradient.
 function rows.no_decay(self, group)
   if group.weight_decay == 0 then return end
   errors.argument(class.typename(self), "weight_decay",
-    "is not compatible with sparse gradients, whose other rows stay as they are", "E_UNSUPPORTED")
+    "is not compatible with sparse gradients, which leave other rows unchanged", "E_UNSUPPORTED")
 end
 
---- The coalesced gradient. A capture cannot record it.
+--- Returns the coalesced gradient. It raises while a step is captured.
 -- @param who  the function's name, for the error
 function rows.once(grad, who)
   if lib.capture and not grad:is_coalesced() then
-    errors.raise(who .. ": how many rows a sparse gradient has depends on values, so moth.capture "
-      .. "cannot record it; SGD adds none up, and with sparse = false the gradient is dense",
+    errors.raise(who .. ": the number of rows of a sparse gradient depends on values, so "
+      .. "moth.capture "
+      .. "cannot record it; use SGD, or sparse = false for a dense gradient",
       "E_UNSUPPORTED")
   end
   return (sparse.coalesce(grad))
 end
 
---- A step of the rows of a sparse gradient: step(x, grad, ...) changes these rows of p and of the
--- tensors of its state in place. The rows are dense tensors.
+--- Runs a step for the rows of a sparse gradient: step(x, grad, ...) changes these rows of p and of
+-- its state tensors in place. The rows are dense tensors.
 -- @param self    the optimizer
--- @param states  tensors shaped as p
+-- @param states  state tensors, shaped as p
 function rows.step(self, p, grad, states, step)
   grad = rows.once(grad, class.typename(self))
   local at, whole, part = grad:indices()[1], {p, unpack(states)}, {}
@@ -51,7 +52,7 @@ local options = adam.rows(1e-3)
 options[#options + 1] = rule.MAXIMIZE
 
 --- Adam (Kingma and Ba, 2015) for sparse gradients: rows of the parameter and of the running means
--- without a gradient are unchanged. All gradients must be sparse.
+-- that are not in the gradient do not change. All gradients must be sparse.
 -- `optim.SparseAdam(embedding:parameters(), {lr = 1e-3, betas = {0.9, 0.999}})`
 local SparseAdam = rule.new("SparseAdam", options)
 rows.SparseAdam = SparseAdam
@@ -69,7 +70,7 @@ function SparseAdam:update(group)
   for _, one in ipairs(found) do
     local own = bundle.state(self, one.p, MEANS)
     local step = own.step + 1
-    -- Adam adds eps after the bias correction, SparseAdam before it.
+    -- Adam adds eps after the bias correction, SparseAdam before.
     local eps = group.eps / math.sqrt(1 - betas[2] ^ step)
     rows.step(self, one.p, one.grad, {own.exp_avg, own.exp_avg_sq}, function(x, grad, mean,
                                                                              square)

@@ -9,35 +9,37 @@ local rule = {}
 
 -- ---- common options ----
 
-rule.WEIGHT_DECAY = {"float", "weight_decay", "share of the parameter added to its gradient",
+rule.WEIGHT_DECAY = {"float", "weight_decay", "the weight decay coefficient",
                      default = 0}
-rule.MAXIMIZE = {"bool", "maximize", "maximize the objective", default = false}
+rule.MAXIMIZE = {"bool", "maximize", "maximize the objective?", default = false}
 
 function rule.lr(default)
   return {"float", "lr", "learning rate", default = default, single = true}
 end
 
 function rule.eps(default)
-  return {"float", "eps", "keeps the division from 0", default = default}
+  return {"float", "eps", "added to the divisor", default = default}
 end
 
 -- ---- classes ----
 
-local PARAMS = {"params", "params", "tensors, or groups of them with options"}
+local PARAMS = {"params", "params", "tensors, or groups of tensors with options"}
 
--- The default of an absent option; a table is copied.
+-- Returns the default of an option; a table is copied.
 local function first_of(row)
   if not lib.is_plain(row.first) then return row.first end
   return {unpack(row.first)}
 end
 
--- PyTorch's implementation switches, such as fused and capturable. Moth has one implementation.
+-- PyTorch's options that select an implementation, for example fused and capturable. Moth has one
+-- implementation.
 local ACCEPTED = {}
 for i, name in ipairs {"foreach", "fused", "capturable"} do
-  ACCEPTED[i] = {"bool", name, "accepted; a step is fused and can be captured", optional = true}
+  ACCEPTED[i] = {"bool", name, "no effect: a step is always fused and can be captured",
+    optional = true}
 end
 
---- The arguments of a constructor: parameters, options, and names that are accepted without
+--- Returns the arguments of a constructor: parameters, options, and names that are accepted without
 -- effect.
 function rule.signature(name, rows)
   local all = {PARAMS, unpack(rows)}

@@ -14,7 +14,7 @@ local SGD = rule.new("SGD", {
   {"float", "momentum", "factor of the momentum buffer", default = 0},
   {"float", "dampening", "share of the new gradient that the buffer omits", default = 0},
   rule.WEIGHT_DECAY,
-  {"bool", "nesterov", "use Nesterov momentum", default = false},
+  {"bool", "nesterov", "use Nesterov momentum?", default = false},
   rule.MAXIMIZE,
 })
 
@@ -56,7 +56,7 @@ end
 
 local NONE, BUFFER = {}, {"momentum_buffer"}
 
--- The same for a step by a sparse gradient.
+-- Writes the op's arguments for a replay of a step by a sparse gradient.
 local function write_rows(cell, s, at)
   local group = cell.group
   if group.momentum ~= 0 or group.weight_decay ~= 0 then return false end
@@ -64,7 +64,7 @@ local function write_rows(cell, s, at)
   return true
 end
 
--- Repeated rows need no coalescing.
+-- Updates by sparse gradients. Repeated rows need no coalescing.
 local function update_rows(self, group, found)
   local rows = require "moth.optim.rows"
   rows.no_decay(self, group)
@@ -134,7 +134,7 @@ function SGD:update(group)
       end
     end
   end
-  local made = new_params and new_buffers(new_params) -- allocates before it changes anything
+  local made = new_params and new_buffers(new_params) -- allocates before anything changes
   if n > 0 then
     run(group, params, grads, buffers, false)
     if lib.capture then note(self, group) end

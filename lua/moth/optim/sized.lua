@@ -29,7 +29,7 @@ function RMSprop:check(group)
   check(self, group, "alpha", "momentum")
 end
 
--- The arguments that all three ops share; a replay uses it.
+-- Writes the arguments that all three ops share, for a replay.
 local function write(group, s, at)
   s[at.lr].number, s[at.eps].number = group.lr, group.eps
   s[at.weight_decay].number = group.weight_decay
@@ -65,7 +65,7 @@ end
 
 --- Adagrad (Duchi et al., 2011).
 local Adagrad = rule.new("Adagrad", {
-  rule.lr(1e-2), {"float", "lr_decay", "lowers the rate step by step", default = 0},
+  rule.lr(1e-2), {"float", "lr_decay", "the rate is divided by 1 + lr_decay * steps", default = 0},
   rule.WEIGHT_DECAY,
   {"float", "initial_accumulator_value", "the initial sum of squares", default = 0},
   rule.eps(1e-10), rule.MAXIMIZE,
@@ -76,7 +76,7 @@ function Adagrad:check(group)
   check(self, group, "lr_decay", "initial_accumulator_value")
 end
 
---- Adds a group; its state is created at once, as in PyTorch.
+--- Adds a group. Its state is created at once, as in PyTorch.
 function Adagrad:add_param_group(group)
   Optimizer.add_param_group(self, group)
   local made = self.param_groups[#self.param_groups]
@@ -124,7 +124,7 @@ end
 
 --- Adadelta (Zeiler, 2012).
 local Adadelta = rule.new("Adadelta", {
-  rule.lr(1), {"float", "rho", "share of the running means that is kept", default = 0.9},
+  rule.lr(1), {"float", "rho", "factor of the running means", default = 0.9},
   rule.eps(1e-6), rule.WEIGHT_DECAY, rule.MAXIMIZE,
 })
 sized.Adadelta = Adadelta

@@ -6,20 +6,20 @@ local class = require "moth.base.class"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 
--- Implementation options in PyTorch's state dicts, which have no meaning here.
+-- PyTorch's options that select an implementation, which have no effect in Moth.
 local ignored = {foreach = true, fused = true, capturable = true, differentiable = true,
-                 param_names = true} -- these are loaded too
--- Entries that are tensors of one element in PyTorch and numbers in Moth.
+                 param_names = true} -- these are loaded by other code
+-- Entries that are tensors of one element in PyTorch, but numbers in Moth.
 local NUMBERS = {step = true, mu_product = true, eta = true, mu = true}
 
 local M = {}
 
--- Calls hooks that may replace a state dict. Returns the last one.
+-- Calls hooks that may replace a state dict. Returns the final state dict.
 local function pass_through(self, list, fname, state_dict)
   for _, entry in ipairs({unpack(list or {})}) do
     local new = entry.fn(self, state_dict)
     if new ~= nil and type(new) ~= "table" then
-      errors.raise("a hook of " .. fname .. " returns a state dict or nothing, got "
+      errors.raise("a hook of " .. fname .. " must return a state dict or nothing, got "
         .. errors.describe(new), "E_TYPE")
     elseif new ~= nil and state_dict then
       state_dict = new
@@ -104,7 +104,7 @@ function M.adopt(self, p, values)
   return copy
 end
 
--- The options of a group: its own, overwritten by the saved ones.
+-- Returns the options of a group, overwritten by the saved options.
 local function adopt_options(self, group, saved, i)
   local options = {}
   for name, value in pairs(group) do options[name] = value end
@@ -114,7 +114,7 @@ local function adopt_options(self, group, saved, i)
     if known and name ~= "params" then
       if value ~= lib.none or self.defaults[name] == lib.none then options[name] = value end
     elseif not known and not ignored[name] and value ~= false and value ~= lib.none then
-      misfit(self, ("its group %d has the option %s, which is unknown%s"):format(i,
+      misfit(self, ("its group %d has the unknown option %s%s"):format(i,
         errors.shown(tostring(name)), self:_nearest_option(name)))
     end
   end

@@ -11,9 +11,10 @@ local steady = {}
 
 --- Rprop (Riedmiller and Braun, 1993): uses only the gradient's sign; for full-batch gradients.
 local Rprop = rule.new("Rprop", {
-  rule.lr(1e-2), {"any", "etas", "{less, more}: factors of an element's step where its "
-    .. "gradient turned, and where it did not; {0.5, 1.2}", optional = true, first = {0.5, 1.2}},
-  {"any", "step_sizes", "{min, max}: bounds of the step sizes; {1e-6, 50}", optional = true,
+  rule.lr(1e-2), {"any", "etas", "{less, more}: factors of an element's step if the sign of its "
+    .. "gradient changed, and if not; default: {0.5, 1.2}", optional = true, first = {0.5, 1.2}},
+  {"any", "step_sizes", "{min, max}: bounds of the step sizes; default: {1e-6, 50}",
+    optional = true,
     first = {1e-6, 50}},
   rule.MAXIMIZE,
 })
@@ -65,7 +66,7 @@ end
 --- ASGD (Polyak and Juditsky, 1992): gradient descent with a decaying rate; state[p].ax is the
 -- parameter's mean over the steps from t0 on.
 local ASGD = rule.new("ASGD", {
-  rule.lr(1e-2), {"float", "lambd", "how fast the rate falls, and the parameter shrinks",
+  rule.lr(1e-2), {"float", "lambd", "decay coefficient of the rate and of the parameter",
     default = 1e-4},
   {"float", "alpha", "exponent of the decay of the rate", default = 0.75},
   {"float", "t0", "the step at which averaging starts", default = 1e6},
@@ -83,7 +84,7 @@ end
 
 local MEAN = {"ax"}
 
--- The rate and the averaging factor after some steps; at first they are lr and 1.
+-- Returns the rate and the averaging factor after a number of steps; initially they are lr and 1.
 local function rate_and_share(group, step)
   return group.lr / (1 + group.lambd * group.lr * step) ^ group.alpha,
     1 / math.max(1, step - group.t0)

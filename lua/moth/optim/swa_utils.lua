@@ -24,7 +24,7 @@ local function moth() return require "moth" end
 
 -- ---- averaging functions ----
 
-local DECAY = {"float", "decay", "share of the average that is kept", default = 0.999}
+local DECAY = {"float", "decay", "factor of the old average", default = 0.999}
 
 local function check_decay(fname, decay)
   if not (decay >= 0 and decay <= 1) then
@@ -75,12 +75,12 @@ functions {
   },
 }
 
---- For AveragedModel's multi_avg_fn: the mean of all updates (the default).
+--- Returns a function for AveragedModel's multi_avg_fn: the mean of all updates (the default).
 function swa.get_swa_multi_avg_fn()
   return function(averages, currents, n) move_all(averages, currents, 1 / (n + 1)) end
 end
 
---- For AveragedModel's avg_fn: the mean of all updates.
+--- Returns a function for AveragedModel's avg_fn: the mean of all updates.
 function swa.get_swa_avg_fn()
   return function(average, current, n)
     return moth().no_grad(function() return average + (current - average) / (n + 1) end)
@@ -89,21 +89,22 @@ end
 
 -- ---- the averaged network ----
 
---- A copy of a network. Its weights are means of the network's weights at each update_parameters
--- (Izmailov et al., 2018; Polyak and Juditsky, 1992), or exponential moving averages of them
--- (EMA) with `multi_avg_fn = swa_utils.get_ema_multi_avg_fn()`.
+--- A copy of a network whose weights are means of the network's weights at each update_parameters
+-- (Izmailov et al., 2018; Polyak and Juditsky, 1992), or exponential moving averages (EMA) with
+-- `multi_avg_fn = swa_utils.get_ema_multi_avg_fn()`.
 local AveragedModel = class("AveragedModel", Module)
 swa.AveragedModel = AveragedModel
 
 AveragedModel.signature = define.signature("AveragedModel", {
   {"any", "model", "the network; it is copied"},
-  {"device", "device", "where the copy is to lie; where the network lies when absent",
+  {"device", "device", "the copy's device; default: the network's",
     optional = true},
   {"any", "avg_fn", "function(average, current, n) -> the new average of one tensor, after n "
     .. "updates; functions are not saved", optional = true},
-  {"any", "multi_avg_fn", "function(averages, currents, n) that writes the new averages, both "
-    .. "lists of tensors of one dtype and device; the mean of all when absent", optional = true},
-  {"bool", "use_buffers", "average the buffers too? else they are those of the last update",
+  {"any", "multi_avg_fn", "function(averages, currents, n) that writes the new averages; both are "
+    .. "lists of tensors of one dtype and device; default: the mean of all updates",
+    optional = true},
+  {"bool", "use_buffers", "average buffers too? if false, they are copied at each update",
     default = false},
 })
 
@@ -124,7 +125,7 @@ function AveragedModel:init(model, device, avg_fn, multi_avg_fn, use_buffers)
   check_function("avg_fn", avg_fn)
   check_function("multi_avg_fn", multi_avg_fn)
   if avg_fn ~= nil and multi_avg_fn ~= nil then
-    errors.argument("AveragedModel", "avg_fn", "give this or multi_avg_fn, not both")
+    errors.argument("AveragedModel", "avg_fn", "pass this or multi_avg_fn, not both")
   end
   local copy = model:deepcopy()
   if device ~= nil then copy:to(device) end
@@ -140,14 +141,14 @@ function AveragedModel:forward(...)
 end
 named.as_given(AveragedModel.forward)
 
--- The parameters of a network, and its buffers if requested.
+-- Returns the parameters of a network, and its buffers if requested.
 local function tensors_of(model, buffers)
   local list = model:parameters()
   for _, x in ipairs(buffers and model:buffers() or {}) do list[#list + 1] = x end
   return list
 end
 
--- Pairs of tensors in lists, one list for each dtype and device.
+-- Returns pairs of lists of tensors, one pair for each dtype and device.
 local function in_groups(averages, currents)
   local groups, by_key = {}, {}
   for i, x in ipairs(averages) do
@@ -178,7 +179,7 @@ local function update_all(self, model)
   local mine = tensors_of(self.module, self.use_buffers)
   local theirs = tensors_of(model, self.use_buffers)
   if #mine ~= #theirs then
-    errors.argument("update_parameters", "model", ("the network that is averaged has %d tensors, "
+    errors.argument("update_parameters", "model", ("the averaged network has %d tensors, "
       .. "this one %d"):format(#mine, #theirs), "E_SHAPE")
   end
   local averages, currents = {}, {}
@@ -207,8 +208,7 @@ end
 function AveragedModel:update_parameters(model)
   check_model("update_parameters", model)
   if lib.capture then
-    require("moth.capture.recording").refuse("update_parameters, which counts how often it was "
-      .. "called,")
+    require("moth.capture.recording").refuse("update_parameters, which counts its calls,")
   end
   moth().no_grad(update_all, self, model)
 end
@@ -227,7 +227,7 @@ local function refuse_loader(loader)
     .. " got " .. errors.describe(loader), "E_TYPE")
 end
 
--- The iterator for `for ... in` over a loader or a list.
+-- Returns the iterator for `for ... in` over a loader or a list.
 local function batches_of(loader)
   local meta = type(loader) ~= "cdata" and getmetatable(loader)
   if type(loader) == "function" or type(meta) == "table" and meta.__call then return loader end
@@ -252,13 +252,13 @@ end
 
 swa.update_bn = define {
   name = "update_bn",
-  doc = "Gives BatchNorms the statistics of a whole pass over data, by their equal mean: those of "
-    .. "averaged weights are no average of the network's.",
+  doc = "Recomputes the statistics of BatchNorms as the mean over one pass over the data: the "
+    .. "statistics for averaged weights are not the average of the network's statistics.",
   examples = "moth.data.DataLoader(moth.randn(8, 3), {batch_size = 4}), moth.nn.BatchNorm1d(3)",
   args = {
-    {"any", "loader", "an iterable of batches, or a list; the model gets the first value of each"},
+    {"any", "loader", "an iterable or list of batches; the model gets each batch's first value"},
     {"any", "model", "the network"},
-    {"device", "device", "where batches are moved", optional = true},
+    {"device", "device", "the device to which batches are moved", optional = true},
   },
   outputs = "nothing",
   run = function(loader, model, device)
@@ -281,13 +281,13 @@ swa.update_bn = define {
   end,
 }
 
--- ---- the rate ----
+-- ---- the learning rate ----
 
---- Moves each group's rate to swa_lr in anneal_epochs epochs; then it is constant.
+--- Changes each group's rate to swa_lr in anneal_epochs epochs; then the rate is constant.
 local SWALR = class("SWALR", LRScheduler)
 swa.SWALR = SWALR
 SWALR.signature = define.signature("SWALR", {
-  LRScheduler.OPTIMIZER, {"any", "swa_lr", "the last rate; a number or one for each group"},
+  LRScheduler.OPTIMIZER, {"any", "swa_lr", "the final rate; a number or one for each group"},
   {"int", "anneal_epochs", "epochs of the annealing", default = 10},
   {"enum", "anneal_strategy", "the curve", choices = {"cos", "linear"}},
   LRScheduler.LAST_EPOCH,
@@ -306,7 +306,7 @@ function SWALR:init(optimizer, swa_lr, anneal_epochs, anneal_strategy, last_epoc
   LRScheduler.init(self, optimizer, last_epoch)
 end
 
--- The completed share of the annealing after some steps.
+-- Returns the completed share of the annealing after a number of steps.
 local function gone(self, step)
   local share = math.max(0, math.min(1, step / math.max(1, self.anneal_epochs)))
   return self._anneal_strategy == "cos" and (1 - math.cos(math.pi * share)) / 2 or share
@@ -318,7 +318,8 @@ function SWALR:get_lr()
   local before, now = gone(self, step - 1), gone(self, step)
   return (self:_each(function(group)
     local last = group.swa_lr
- -- the start of the annealing: other schedules may have changed the rate
+    -- The rate at the start of the annealing, from the current rate: other schedules may have
+    -- changed it.
     local first = before == 1 and last or (group.lr - before * last) / (1 - before)
     return last * now + first * (1 - now)
   end))

@@ -12,7 +12,7 @@ local MEANS = {"exp_avg", "exp_avg_sq"}
 -- ---- NAdam ----
 
 local rows = adam.rows(2e-3, 0)
-rows[#rows + 1] = {"float", "momentum_decay", "how fast the look ahead grows", default = 4e-3}
+rows[#rows + 1] = {"float", "momentum_decay", "decay coefficient of the momentum", default = 4e-3}
 rows[#rows + 1] = adam.DECOUPLED
 rows[#rows + 1] = rule.MAXIMIZE
 
@@ -30,8 +30,8 @@ local function step_and_product(own)
   return ("%d %.17g"):format(own.step, own.mu_product)
 end
 
--- The factors of the running mean and of the new gradient, the product of the momenta so far, and
--- the weight decay of a step.
+-- Returns the factors of the running mean and of the new gradient, the product of the momenta so
+-- far, and the weight decay of a step.
 local function factors(group, step, product)
   local beta1, lr, decay = group.betas[1], group.lr, group.momentum_decay
   local mu = beta1 * (1 - 0.5 * 0.96 ^ (step * decay))

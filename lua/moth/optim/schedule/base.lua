@@ -1,7 +1,7 @@
 --- base.lua -- optim.lr_scheduler.LRScheduler: the base of all learning rate schedules.
 --
 -- A subclass defines `get_lr()`, which returns a list: the rates of all groups at
--- `self.last_epoch`. All its fields but functions are saved as its state.
+-- `self.last_epoch`. All its fields except functions are saved in its state dict.
 --
 --     local Warm = nn.class("Warm", optim.lr_scheduler.LRScheduler)
 --     function Warm:init(optimizer, steps)
@@ -22,14 +22,14 @@ local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local Optimizer = require "moth.optim.optimizer"
 
---- Sets the learning rates of an optimizer during training. Call `step()` once an epoch or batch,
+--- Sets the learning rates of an optimizer during training. Call `step()` once per epoch or batch,
 -- after the optimizer's step. Epochs count from 0, as in PyTorch.
--- @field last_epoch  the number of steps taken
+-- @field last_epoch  the number of steps so far
 -- @field base_lrs    the initial rate of each group
 local LRScheduler = class("LRScheduler")
 
-LRScheduler.OPTIMIZER = {"object", "optimizer", "whose learning rates are set"}
-LRScheduler.LAST_EPOCH = {"int", "last_epoch", "the epoch to go on from; -1 begins", default = -1}
+LRScheduler.OPTIMIZER = {"object", "optimizer", "the optimizer whose learning rates are set"}
+LRScheduler.LAST_EPOCH = {"int", "last_epoch", "the epoch to resume from; -1: start", default = -1}
 LRScheduler.signature = define.signature("LRScheduler", {
   LRScheduler.OPTIMIZER, LRScheduler.LAST_EPOCH,
 })
@@ -42,7 +42,7 @@ function LRScheduler:_attach(optimizer)
   self.optimizer = optimizer
 end
 
---- A value for each group: a number applies to all groups, a list must have one for each.
+--- Returns one value for each group: a number applies to all groups, a list must have one for each.
 function LRScheduler:_per_group(name, value)
   local list, n = {}, #self.optimizer.param_groups
   local several = lib.is_plain(value)
@@ -56,7 +56,7 @@ function LRScheduler:_per_group(name, value)
   return list
 end
 
---- The same for numbers only.
+--- Like _per_group, for numbers only.
 function LRScheduler:_numbers(name, value)
   local list = self:_per_group(name, value)
   for _, number in ipairs(list) do
@@ -68,14 +68,14 @@ function LRScheduler:_numbers(name, value)
   return list
 end
 
---- The current rates of the groups.
+--- Returns the current rates of the groups.
 function LRScheduler:_rates()
   local list = {}
   for i, group in ipairs(self.optimizer.param_groups) do list[i] = group.lr end
   return list
 end
 
---- A list of f(group, base_lr, i) for each group.
+--- Returns a list of f(group, base_lr, i) for each group.
 function LRScheduler:_each(f)
   local list = {}
   for i, group in ipairs(self.optimizer.param_groups) do
@@ -91,7 +91,7 @@ function LRScheduler:init(optimizer, last_epoch)
     if last_epoch == -1 then
       group.initial_lr = group.initial_lr or group.lr
     elseif group.initial_lr == nil then
-      errors.argument(class.typename(self), "last_epoch", ("goes on from %d, but group %d has " ..
+      errors.argument(class.typename(self), "last_epoch", ("is %d, but group %d has " ..
         "no 'initial_lr'; load the optimizer's state dict first"):format(last_epoch, i), "E_STATE")
     end
     self.base_lrs[i] = group.initial_lr
@@ -109,7 +109,7 @@ function LRScheduler:_initial_step()
   if not ok then error(problem, 0) end
 end
 
--- Warns once, at the second step, if the scheduler is stepped before the optimizer.
+-- Warns once, at the second step, if the optimizer has not been stepped yet.
 local function check_order(self)
   local optimizer = self.optimizer
   local usual = class.written(optimizer.step) == class.written(Optimizer.step)
@@ -119,7 +119,7 @@ local function check_order(self)
   end
 end
 
---- The next rates; only step calls it. Call get_last_lr() for the current rates.
+--- Returns the next rates; only step calls it. Call get_last_lr() for the current rates.
 function LRScheduler:get_lr()
   class.abstract(self, "get_lr", ":get_lr()")
 end
@@ -137,7 +137,8 @@ function LRScheduler:step(epoch)
 end
 
 local function bad_rates(self, rates)
-  errors.raise(("%s:get_lr() gave %s; a list of a number for each of the %d parameter groups is " ..
+  errors.raise(("%s:get_lr() returned %s; a list with a number for each of %d parameter groups "
+    .. "is " ..
     "needed"):format(class.typename(self), errors.describe(rates), #self.optimizer.param_groups))
 end
 
@@ -165,7 +166,7 @@ function LRScheduler:_set(rates)
   self._last_lr = self:_rates()
 end
 
---- The rates that the last step set: a list with a number for each group.
+--- Returns the rates that the last step set: a list with a number for each group.
 function LRScheduler:get_last_lr()
   return self._last_lr
 end
@@ -191,8 +192,8 @@ local function is_data(value)
   return kind == "number" or kind == "string" or kind == "boolean" or lib.istensor(value)
 end
 
---- All fields but the optimizer, as a plain table. Functions, such as those of LambdaLR, are not
--- saved: pass the same ones to the new schedule.
+--- Returns all fields except the optimizer, as a plain table. Functions, for example those of
+-- LambdaLR, are not saved: pass them to the new schedule's constructor.
 function LRScheduler:state_dict()
   local state = {}
   for name, value in pairs(self) do
@@ -206,7 +207,7 @@ end
 function LRScheduler:load_state_dict(state_dict)
   if type(state_dict) ~= "table" or state_dict.last_epoch == nil then
     errors.argument("load_state_dict", "state_dict",
-      "what a scheduler's state_dict() gives is needed, got " .. (type(state_dict) == "table"
+      "the result of a scheduler's state_dict() is needed, got " .. (type(state_dict) == "table"
         and "a table without 'last_epoch'" or errors.describe(state_dict)), "E_TYPE")
   end
   local base = state_dict.base_lrs

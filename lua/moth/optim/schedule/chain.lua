@@ -1,5 +1,5 @@
---- chain.lua -- compositions of schedules: SequentialLR runs them one after the other,
--- ChainedScheduler all at once.
+--- chain.lua -- compositions of schedules: SequentialLR runs them in sequence, ChainedScheduler
+-- together.
 
 local calls = require "moth.binding.calls"
 local class = require "moth.base.class"
@@ -22,7 +22,7 @@ local function check(fname, list, optimizer)
         errors.describe(scheduler)), "E_TYPE")
     elseif class.typename(scheduler) == "ReduceLROnPlateau" then
       errors.argument(fname, "schedulers", ("element %d is a ReduceLROnPlateau, whose step " ..
-        "takes a measure"):format(i), "E_TYPE")
+        "needs a metric"):format(i), "E_TYPE")
     elseif optimizer ~= nil and scheduler.optimizer ~= optimizer then
       errors.argument(fname, "schedulers", ("element %d belongs to another optimizer"):format(i))
     end
@@ -49,19 +49,19 @@ local function load_state(self, state)
   end
 end
 
--- ---- one after the other ----
+-- ---- in sequence ----
 
---- The first schedule until the first milestone, then the second from its epoch 0, and so on.
+--- Runs the first schedule until the first milestone, then the second from its epoch 0, and so on.
 -- `SequentialLR(optimizer, {warmup, decay}, {5})`
 local SequentialLR = class("SequentialLR", LRScheduler)
 chain.SequentialLR = SequentialLR
 SequentialLR.signature = define.signature("SequentialLR", {
   LRScheduler.OPTIMIZER, {"any", "schedulers", "a list of the optimizer's schedulers"},
-  {"any", "milestones", "the epochs at which the next scheduler starts: one fewer than schedulers"},
+  {"any", "milestones", "the epochs at which the next scheduler starts"},
   LRScheduler.LAST_EPOCH,
 })
 
--- Undoes the first step that each schedule took in its constructor.
+-- Undoes the first step, which each schedule has taken in its constructor.
 local function undo(scheduler)
   if scheduler._schedulers then
     for _, inner in ipairs(scheduler._schedulers) do undo(inner) end
@@ -87,14 +87,14 @@ function SequentialLR:init(optimizer, schedulers, milestones, last_epoch)
   self._last_lr = first:get_last_lr()
 end
 
---- The index of the schedule that is active in an epoch.
+--- Returns the index of the schedule that is active in an epoch.
 function SequentialLR:_at(epoch)
   local at = 1
   while self._milestones[at] and self._milestones[at] <= epoch do at = at + 1 end
   return at
 end
 
---- A step of the active schedule.
+--- Steps the active schedule.
 function SequentialLR:step()
   self.last_epoch = self.last_epoch + 1
   local at = self:_at(self.last_epoch)
@@ -109,7 +109,7 @@ end
 
 SequentialLR.state_dict, SequentialLR.load_state_dict = state_of, load_state
 
--- ---- all at once ----
+-- ---- together ----
 
 --- Steps several schedules together; their factors multiply.
 local ChainedScheduler = class("ChainedScheduler", LRScheduler)
@@ -127,7 +127,7 @@ function ChainedScheduler:init(schedulers, optimizer)
   self._last_lr = self:_rates()
 end
 
---- A step of each schedule.
+--- Steps each schedule.
 function ChainedScheduler:step()
   for _, scheduler in ipairs(self._schedulers) do scheduler:step() end
   self._last_lr = self:_rates()

@@ -9,11 +9,11 @@ local LRScheduler = require "moth.optim.schedule.base"
 local cosine = {}
 local cos, pi = math.cos, math.pi
 
---- Follows half a cosine from the initial rate to eta_min in T_max epochs, and back.
+--- The rate follows half a cosine from the initial rate to eta_min in T_max epochs, and back.
 local CosineAnnealingLR = class("CosineAnnealingLR", LRScheduler)
 cosine.CosineAnnealingLR = CosineAnnealingLR
 CosineAnnealingLR.signature = define.signature("CosineAnnealingLR", {
-  LRScheduler.OPTIMIZER, {"int", "T_max", "epochs from top to bottom"},
+  LRScheduler.OPTIMIZER, {"int", "T_max", "epochs from the highest to the lowest rate"},
   {"float", "eta_min", "the lowest rate", default = 0}, LRScheduler.LAST_EPOCH,
 })
 
@@ -46,8 +46,8 @@ function CosineAnnealingLR:_get_closed_form_lr()
   end))
 end
 
---- Half a cosine from the initial rate to eta_min; restarts after T_0 epochs, then after T_0
--- T_mult, T_0 T_mult^2 and so on.
+--- The rate follows half a cosine from the initial rate to eta_min; it restarts after T_0 epochs,
+-- then after T_0 T_mult, T_0 T_mult^2 and so on.
 local Restarts = class("CosineAnnealingWarmRestarts", LRScheduler)
 cosine.CosineAnnealingWarmRestarts = Restarts
 Restarts.signature = define.signature("CosineAnnealingWarmRestarts", {
@@ -75,7 +75,7 @@ function Restarts:get_lr()
   end))
 end
 
--- The cycle's length and the position in it at an epoch, which may be fractional.
+-- Sets the cycle's length and the position in it for an epoch, which may be fractional.
 local function go_to(self, epoch)
   local T_0, T_mult = self.T_0, self.T_mult
   if epoch < T_0 then
@@ -109,7 +109,7 @@ function Restarts:step(epoch)
   self:_set(self:get_lr())
 end
 
--- SequentialLR calls this at the schedule's start.
+-- Called by SequentialLR at the schedule's start.
 function Restarts:_update_lr(epoch)
   self:step(epoch)
 end

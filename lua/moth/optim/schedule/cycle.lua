@@ -1,5 +1,5 @@
 --- cycle.lua -- OneCycleLR and CyclicLR (Smith, 2017; Smith and Topin, 2018): the rate rises and
--- falls, once or periodically; the momentum moves inversely. A step is a batch, not an epoch.
+-- falls, once or periodically; the momentum changes inversely. A step is a batch, not an epoch.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -35,21 +35,22 @@ end
 
 -- ---- one cycle ----
 
---- Rises from max_lr / div_factor to max_lr, then falls to the minimum, in total_steps steps.
+--- The rate rises from max_lr / div_factor to max_lr, then falls to the minimum, in total_steps
+-- steps.
 local OneCycleLR = class("OneCycleLR", LRScheduler)
 cycle.OneCycleLR = OneCycleLR
 OneCycleLR.signature = define.signature("OneCycleLR", {
   LRScheduler.OPTIMIZER, {"any", "max_lr", "the highest rate; a number or a list"},
   {"int", "total_steps", "the number of steps of the cycle", optional = true},
-  {"int", "epochs", "or the number of epochs", optional = true},
-  {"int", "steps_per_epoch", "and the steps of an epoch", optional = true},
+  {"int", "epochs", "instead of total_steps: the number of epochs", optional = true},
+  {"int", "steps_per_epoch", "with epochs: the steps per epoch", optional = true},
   {"float", "pct_start", "share of the steps in which the rate rises", default = 0.3},
   {"enum", "anneal_strategy", "the curve", choices = {"cos", "linear"}},
   {"bool", "cycle_momentum", "cycle momentum (or the first beta) inversely?",
     default = true},
   {"any", "base_momentum", "the value at the highest rate; a number or a list",
     default = 0.85},
-  {"any", "max_momentum", "the value at the lowest rate, the same", default = 0.95},
+  {"any", "max_momentum", "the value at the lowest rate; a number or a list", default = 0.95},
   {"float", "div_factor", "max_lr / the initial rate", default = 25},
   {"float", "final_div_factor", "the initial rate / the final rate", default = 1e4},
   {"bool", "three_phase", "a third phase for the fall below the initial rate?", default = false},
@@ -71,8 +72,8 @@ local function steps_of(total_steps, epochs, steps_per_epoch)
   return n
 end
 
--- A phase: its end, and the group's fields that hold its initial and final values. State dicts
--- have PyTorch's form.
+-- Returns a phase: its end, and the group's fields that store its initial and final values. State
+-- dicts have PyTorch's form.
 local function phase(end_step, start_lr, end_lr, start_momentum, end_momentum)
   return {end_step = end_step, start_lr = start_lr, end_lr = end_lr,
     start_momentum = start_momentum, end_momentum = end_momentum}
@@ -121,7 +122,8 @@ end
 function OneCycleLR:get_lr()
   local step, phases = self.last_epoch, self._schedule_phases
   if step > self.total_steps then
-    errors.raise(("OneCycleLR took its %d steps; another one has no rate (total_steps is the " ..
+    errors.raise(("OneCycleLR has taken its %d steps; there is no rate for another (total_steps "
+      .. "is the " ..
       "number of all scheduler:step() calls)"):format(self.total_steps), "E_STATE")
   end
   local at, start = 1, 0
@@ -142,8 +144,8 @@ end
 
 -- ---- many cycles ----
 
---- Rises from base_lr to max_lr in step_size_up steps and falls in step_size_down steps,
--- periodically.
+--- The rate periodically rises from base_lr to max_lr in step_size_up steps and falls in
+-- step_size_down steps.
 local CyclicLR = class("CyclicLR", LRScheduler)
 cycle.CyclicLR = CyclicLR
 CyclicLR.signature = define.signature("CyclicLR", {
@@ -151,17 +153,17 @@ CyclicLR.signature = define.signature("CyclicLR", {
   {"any", "max_lr", "the highest rate; a number or a list"},
   {"int", "step_size_up", "steps of the rise", default = 2000},
   {"int", "step_size_down", "steps of the fall; default: step_size_up", optional = true},
-  {"enum", "mode", "the height of a cycle: 1, half that of the one before, or gamma ^ steps",
+  {"enum", "mode", "a cycle's height: 1, half the previous height, or gamma ^ steps",
     choices = {"triangular", "triangular2", "exp_range"}},
   {"float", "gamma", "the decay factor of mode exp_range", default = 1},
   {"function", "scale_fn", "function(cycle or steps) -> height, instead of a mode; not saved",
     optional = true},
-  {"enum", "scale_mode", "what scale_fn is given", choices = {"cycle", "iterations"}},
+  {"enum", "scale_mode", "the argument of scale_fn", choices = {"cycle", "iterations"}},
   {"bool", "cycle_momentum", "cycle momentum (or the first beta) inversely?",
     default = true},
   {"any", "base_momentum", "the value at the highest rate; a number or a list",
     default = 0.8},
-  {"any", "max_momentum", "the value at the lowest rate, the same", default = 0.9},
+  {"any", "max_momentum", "the value at the lowest rate; a number or a list", default = 0.9},
   LRScheduler.LAST_EPOCH,
 })
 
@@ -192,7 +194,8 @@ function CyclicLR:init(optimizer, base_lr, max_lr, step_size_up, step_size_down,
   self.base_lrs = lowest
 end
 
--- The height of the cycle, a function of x, the cycle's number (from 1) or the number of steps.
+-- Returns the height of the cycle, a function of x: the cycle's number, from 1, or the number of
+-- steps.
 local function height(self, x)
   if self.scale_fn then return self.scale_fn(x) end
   if self.mode == "triangular" then return 1 end

@@ -22,12 +22,12 @@ local function new(name, rows)
   return made
 end
 
--- The groups' current rates, times a factor.
+-- Returns the groups' current rates times a factor.
 local function scaled(self, factor)
   return (self:_each(function(group) return group.lr * factor end))
 end
 
--- The initial rates, times a factor.
+-- Returns the initial rates times a factor.
 local function from_base(self, factor)
   return (self:_each(function(_, base) return base * factor end))
 end
@@ -100,7 +100,7 @@ local function check_share(fname, name, value, above_zero)
   end
 end
 
-local TOTAL = {"int", "total_iters", "epochs that it takes", default = 5}
+local TOTAL = {"int", "total_iters", "number of epochs", default = 5}
 
 --- Multiplies the rate by factor for the first total_iters epochs.
 -- @param optimizer    the optimizer
@@ -181,7 +181,7 @@ end
 --- Multiplies the rate by (1 - epoch / total_iters) ^ power, down to 0.
 -- @param optimizer    the optimizer
 -- @param total_iters  epochs until 0 (default 5)
--- @param power        (default 1)
+-- @param power        the exponent (default 1)
 -- @param last_epoch   the epoch to resume from (default -1: start)
 local PolynomialLR = new("PolynomialLR", {
   TOTAL, {"float", "power", "power of the polynomial", default = 1},
@@ -205,7 +205,7 @@ end
 
 -- ---- user functions ----
 
-local LAMBDA = {"any", "lr_lambda", "function(epoch) -> factor, or a list of one for each group"}
+local LAMBDA = {"any", "lr_lambda", "function(epoch) -> factor, or a list with one for each group"}
 
 local function functions(self, optimizer, lr_lambda)
   self:_attach(optimizer)
@@ -222,7 +222,7 @@ end
 local function factor(self, i)
   local value = self.lr_lambdas[i](self.last_epoch)
   if type(value) ~= "number" then
-    errors.raise(("the lr_lambda of group %d gave %s at epoch %d; a number is needed"):format(i,
+    errors.raise(("the lr_lambda of group %d returned %s at epoch %d; a number is needed"):format(i,
       errors.describe(value), self.last_epoch), "E_TYPE")
   end
   return value
@@ -230,7 +230,7 @@ end
 
 --- The initial rate times a function of the epoch.
 -- @param optimizer   the optimizer
--- @param lr_lambda   function(epoch) -> factor, or a list of one for each group; not saved
+-- @param lr_lambda   function(epoch) -> factor, or a list with one for each group; not saved
 -- @param last_epoch  the epoch to resume from (default -1: start)
 local LambdaLR = new("LambdaLR", {LAMBDA})
 
@@ -245,7 +245,7 @@ end
 
 --- Multiplies the rate by a function of the epoch.
 -- @param optimizer   the optimizer
--- @param lr_lambda   function(epoch) -> factor, or a list of one for each group; not saved
+-- @param lr_lambda   function(epoch) -> factor, or a list with one for each group; not saved
 -- @param last_epoch  the epoch to resume from (default -1: start)
 local MultiplicativeLR = new("MultiplicativeLR", {LAMBDA})
 

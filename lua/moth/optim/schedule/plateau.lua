@@ -1,4 +1,4 @@
---- plateau.lua -- ReduceLROnPlateau: lowers the rates when a metric stops improving.
+--- plateau.lua -- ReduceLROnPlateau: reduces the rates when a metric stops improving.
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -10,11 +10,11 @@ local LRScheduler = require "moth.optim.schedule.base"
 local Plateau = class("ReduceLROnPlateau", LRScheduler)
 Plateau.signature = define.signature("ReduceLROnPlateau", {
   LRScheduler.OPTIMIZER,
-  {"enum", "mode", "is lower better, or higher?", choices = {"min", "max"}},
+  {"enum", "mode", "is a lower or a higher metric better?", choices = {"min", "max"}},
   {"float", "factor", "factor of a drop, below 1", default = 0.1},
   {"int", "patience", "epochs without improvement before the rate drops", default = 10},
-  {"float", "threshold", "the least change that is an improvement", default = 1e-4},
-  {"enum", "threshold_mode", "rel: by that share of the best value; abs: by that much",
+  {"float", "threshold", "smaller changes are not improvements", default = 1e-4},
+  {"enum", "threshold_mode", "is threshold relative to the best value, or absolute?",
     choices = {"rel", "abs"}},
   {"int", "cooldown", "epochs after a drop that are ignored", default = 0},
   {"any", "min_lr", "the lowest rate; a number or a list with one for each group", default = 0},
@@ -63,7 +63,7 @@ local function reduce(self)
   end
 end
 
---- Takes the metric of an epoch, `scheduler:step(validation_loss)`, and lowers the rates if it has
+--- Processes the metric of an epoch, `scheduler:step(validation_loss)`: reduces the rates if it has
 -- stopped improving.
 -- @param metrics  a number, or a tensor of one element
 function Plateau:step(metrics, epoch)
@@ -71,7 +71,7 @@ function Plateau:step(metrics, epoch)
   if lib.istensor(metrics) then metrics = metrics:item() end
   metrics = type(metrics) == "cdata" and tonumber(metrics) or metrics
   if type(metrics) ~= "number" then
-    errors.refuse("step", "metrics", "a number is needed, such as the validation loss", metrics,
+    errors.refuse("step", "metrics", "a number is needed, for example the validation loss", metrics,
       "E_TYPE")
   end
   self.last_epoch = epoch or self.last_epoch + 1
