@@ -19,7 +19,7 @@ local FNAME = "sdpa_kernel"
 
 -- Converts a kernel's name or a list of names to a set.
 local function chosen(backends)
-  local list = type(backends) == "string" and { backends } or backends
+  local list = type(backends) == "string" and {backends} or backends
   local set, known = {}, {}
   for name in pairs(attention.SDPBackend) do known[#known + 1] = name end
   table.sort(known)
@@ -55,10 +55,10 @@ attention.sdpa_kernel = define {
   examples = "'MATH', function() return moth.ones(2) end\n"
     .. "{'CUDNN_ATTENTION', 'MATH'}, function() return moth.ones(2) end, {set_priority = true}",
   args = {
-    { "any", "backends", "a name of SDPBackend, or a list of names" },
-    { "function", "f", "the function to call" },
-    { "bool", "set_priority", "use the first that supports the inputs; cuDNN's is always first",
-      default = false },
+    {"any", "backends", "a name of SDPBackend, or a list of names"},
+    {"function", "f", "the function to call"},
+    {"bool", "set_priority", "use the first that supports the inputs; cuDNN's is always first",
+      default = false},
   },
   outputs = "...",
   run = function(backends, f)

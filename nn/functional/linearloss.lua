@@ -14,8 +14,8 @@ local func = require "moth.autograd.function"
 local lib = require "moth.binding.lib"
 
 local ops, istensor = bind.ops, lib.istensor
-local linear = bind.as("linear", "linear_cross_entropy", { weight = "linear_weight",
-                                                           bias = "linear_bias" })
+local linear = bind.as("linear", "linear_cross_entropy", {weight = "linear_weight",
+                                                           bias = "linear_bias"})
 
 local own = bind.under "linear_cross_entropy"
 
@@ -39,7 +39,7 @@ end
 -- The dtype of the losses of a chunk.
 local function part_of(losses, o)
   if o.reduction == "none" then return losses end
-  return (losses:sum { dtype = sum_type(losses) })
+  return (losses:sum {dtype = sum_type(losses)})
 end
 
 -- Computes the losses of all rows, or their sum, divided by `share` if present. If requested, also
@@ -63,7 +63,7 @@ local function by_rows(input, weight, bias, o, wanted, scale, share)
       if dx then dx[#dx + 1] = d:to(weight.dtype):matmul(weight) end
       if dw then add_product(dw, turned, x) end
       if db then db:add_(d:sum(1):to(db.dtype)) end
-      for _, done in ipairs { loss, scores, turned, d } do done:free() end -- frees at once
+      for _, done in ipairs {loss, scores, turned, d} do done:free() end -- frees at once
     else
       local loss = cross_entropy(scores, target, o, "none")
       losses[#losses + 1], result_type = part_of(loss, o), loss.dtype
@@ -82,9 +82,9 @@ local function share_of(o, dtype)
     return (ops.full({}, target:size(1), dtype, target.device))
   end
   local counts = target:ne(o.ignore_index)
-  if o.weight == nil then return (counts:sum { dtype = dtype }) end
+  if o.weight == nil then return (counts:sum {dtype = dtype}) end
   local at = ops.where(counts, target, 1)
-  return (ops.where(counts, o.weight:index_select(1, at), 0):sum { dtype = dtype })
+  return (ops.where(counts, o.weight:index_select(1, at), 0):sum {dtype = dtype})
 end
 
 local Loss = class("LinearCrossEntropy", func.Function)
@@ -96,10 +96,10 @@ function Loss.forward(ctx, input, weight, bias, o)
   local share = o.reduction == "mean" and share_of(o, sum_type(weight)) or nil
   local y, dx, dw, db = by_rows(input, weight, bias, o, wanted, nil, share)
   ctx.o, ctx.now = o, now
-  ctx.has = { bias ~= nil, dx ~= nil, dw ~= nil, db ~= nil, share ~= nil }
-  local list = { input, weight, o.target } -- saved, so that in-place changes are detected
-  for _, x in ipairs { bias or false, dx or false, dw or false, db or false, share or false,
-                       o.weight or false } do
+  ctx.has = {bias ~= nil, dx ~= nil, dw ~= nil, db ~= nil, share ~= nil}
+  local list = {input, weight, o.target} -- saved, so that in-place changes are detected
+  for _, x in ipairs {bias or false, dx or false, dw or false, db or false, share or false,
+                       o.weight or false} do
     if x then list[#list + 1] = x end
   end
   ctx:save_for_backward(unpack(list))
@@ -108,7 +108,7 @@ end
 
 function Loss.backward(ctx, dy)
   local saved, at, o = ctx.saved_tensors, 3, ctx.o
-  local got = { saved[1], saved[2] }
+  local got = {saved[1], saved[2]}
   for i = 1, 5 do
     if ctx.has[i] then at, got[i + 2] = at + 1, saved[at + 1] end
   end
@@ -120,11 +120,11 @@ function Loss.backward(ctx, dy)
       if needs[i] then leaves[#leaves + 1], place[#place + 1] = got[i], i end
     end
     local y = cross_entropy(linear(input, weight, bias), o.target, o, o.reduction)
-    local list = { autograd.grad(y, leaves, dy, { create_graph = true }) }
+    local list = {autograd.grad(y, leaves, dy, {create_graph = true})}
     for k, i in ipairs(place) do result[i] = list[k] end
   elseif not ctx.now then
     local _, dx, dw, db = by_rows(input, weight, bias, o, needs, dy)
-    result = { dx, dw and dw:to(weight.dtype), db and db:to(bias.dtype) }
+    result = {dx, dw and dw:to(weight.dtype), db and db:to(bias.dtype)}
   else
     local scale = dy:to(sum_type(weight))
     if share then scale = scale / share end
@@ -175,7 +175,7 @@ local function of_places(input, weight, bias, target, o)
     errors.refuse("linear_cross_entropy", "input", ("(N, %d) or (%d) is needed"):format(features,
       features), input, "E_SHAPE")
   end
-  local shape = { unpack(input.shape, 1, input:dim() - 1) }
+  local shape = {unpack(input.shape, 1, input:dim() - 1)}
   for d = 1, weight:dim() - 1 do shape[#shape + 1] = weight:size(d) end
   local scores = linear(input, weight:reshape(-1, features), bias and bias:reshape(-1))
   return (cross_entropy(scores:reshape(shape), target, o, o.reduction))
@@ -212,8 +212,8 @@ return {
     run = function(input, weight, target, bias, class_weights, reduction, ignore_index, smoothing,
                    rows)
       if not istensor(target) then target = require("moth").tensor(target):long() end
-      local o = { target = target, weight = class_weights, reduction = reduction,
-                  ignore_index = ignore_index, label_smoothing = smoothing }
+      local o = {target = target, weight = class_weights, reduction = reduction,
+                  ignore_index = ignore_index, label_smoothing = smoothing}
       if weight:dim() > 2 then return (of_places(input, weight, bias, target, o)) end
       check(input, weight, target)
       if target:is_floating_point() and ignore_index > 0 then

@@ -91,7 +91,7 @@ function LinearCrossEntropyLoss:init(in_features, num_classes, bias, device, dty
   if weight ~= nil then self:register_buffer("weight", weight) end
   local places, n = type(out_features) == "number" and {out_features} or out_features or {}, 1
   for _, size in ipairs(places) do n = n * size end
-  self.linear = Linear { in_features, num_classes * n, bias = bias, device = device, dtype = dtype }
+  self.linear = Linear {in_features, num_classes * n, bias = bias, device = device, dtype = dtype}
   self.num_classes, self.out_features = num_classes, places
   self.reduction = reduction
   self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
@@ -107,7 +107,7 @@ function LinearCrossEntropyLoss:forward(input, target)
   end
   return (functional.linear_cross_entropy(input, weight, target, {
     linear_bias = bias, weight = self.weight, reduction = self.reduction,
-    ignore_index = self.ignore_index, label_smoothing = self.label_smoothing }))
+    ignore_index = self.ignore_index, label_smoothing = self.label_smoothing}))
 end
 
 return (layer.of(loss, OF))

@@ -88,9 +88,9 @@ for n = 1, 3 do
       local size = sizes(fname, input, n, window.list(kernel, n), window.list(step, n),
         window.list(border, n), output_size)
       local flat, room = input:flatten(-n), 1
-      local planes = { unpack(flat.shape, 1, flat:dim() - 1) }
+      local planes = {unpack(flat.shape, 1, flat:dim() - 1)}
       for _, side in ipairs(size) do room = room * side end
-      local shape = { unpack(planes) }
+      local shape = {unpack(planes)}
       planes[#planes + 1] = room
       for _, side in ipairs(size) do shape[#shape + 1] = side end
       return (input:new_zeros(planes):scatter(-1, indices:flatten(-n), flat):view(shape))

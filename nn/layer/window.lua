@@ -11,7 +11,7 @@ window.INPUT = {"sequences, (N, C, L) or (C, L)", "images, (N, C, H, W) or (C, H
 
 --- Repeats a number n times; returns a list or a name unchanged.
 function window.list(v, n)
-  if type(v) ~= "number" then return type(v) == "table" and { unpack(v, 1, n) } or v end
+  if type(v) ~= "number" then return type(v) == "table" and {unpack(v, 1, n)} or v end
   return lib.filled(n, v)
 end
 

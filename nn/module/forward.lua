@@ -58,7 +58,7 @@ function forward.arguments(self, t)
     end
   end
   if not named then return nil end
-  local list = { n = #names }
+  local list = {n = #names}
   for i = 1, #t do list[i] = t[i] end
   for key, value in pairs(t) do
     if at[key] then

@@ -11,13 +11,13 @@ local positive = constraints.positive
 local pi = math.pi
 local EULER = tools.EULER
 
-local M = {}
+local bounded = {}
 
 --- The distribution function is 1 - (1 - x^a)^b, for x from 0 to 1; it is similar to Beta.
 local Kumaraswamy = tools.made("Kumaraswamy", {
-  { "concentration1", positive, "a: how much is near 1" },
-  { "concentration0", positive, "b: how much is near 0" } })
-M.Kumaraswamy = Kumaraswamy
+  {"concentration1", positive, "a: how much is near 1"},
+  {"concentration0", positive, "b: how much is near 0"}})
+bounded.Kumaraswamy = Kumaraswamy
 
 -- The n-th moment.
 local function moment(self, n)
@@ -70,8 +70,8 @@ end
 -- x) (Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019).
 local Continuous = tools.of_one(tools.either("ContinuousBernoulli",
   "the ratio of the densities at 1 and 0 is probs / (1 - probs); not a probability",
-  "the logarithm of that", { probs = constraints.unit_interval, logits = constraints.real }))
-M.ContinuousBernoulli = Continuous
+  "the logarithm of that", {probs = constraints.unit_interval, logits = constraints.real}))
+bounded.ContinuousBernoulli = Continuous
 Continuous.has_rsample = true
 
 function Continuous:init(probs, logits, validate_args)
@@ -82,8 +82,8 @@ end
 
 -- B_2n / (2n)!, the coefficients of series in x^2. They replace functions near 0, where these lose
 -- precision. (PyTorch uses fewer terms, and an argument, lims, for the range.)
-local SERIES = { 1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160,
-                 -691 / 1307674368000, 1 / 74724249600 }
+local SERIES = {1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160,
+                 -691 / 1307674368000, 1 / 74724249600}
 
 -- Returns f(x) for logits x; for small x the sum of weight(n) SERIES[n] x^(2n - 2).
 local function of_logits(self, f, weight)
@@ -155,9 +155,9 @@ end
 function Continuous:entropy() return -self:_mean_log_prob(self.mean) end
 
 --- Angles around loc, in radians. A higher concentration makes the distribution narrower.
-local VonMises = tools.made("VonMises", { { "loc", constraints.real, "the middle" },
-  { "concentration", positive, "1 / variance, where it is high" } })
-M.VonMises = VonMises
+local VonMises = tools.made("VonMises", {{"loc", constraints.real, "the middle"},
+  {"concentration", positive, "1 / variance, where it is high"}})
+bounded.VonMises = VonMises
 VonMises.has_rsample = false
 
 local function special(name, x) return (require("moth").special[name](x)) end
@@ -202,4 +202,4 @@ function VonMises:_sample(size)
   return ((((angle + pi):remainder(2 * pi)) - pi):to(self.loc.dtype))
 end
 
-return M
+return bounded

@@ -35,7 +35,7 @@ end
 
 function Constraint:__tostring() return self.text end
 
-local constraints = { Constraint = Constraint, by_default = true }
+local constraints = {Constraint = Constraint, by_default = true}
 
 --- moth.distributions.set_default_validate_args(value).
 constraints.set_default_validate_args = define {
@@ -43,7 +43,7 @@ constraints.set_default_validate_args = define {
   doc = "Whether distributions made from now on check their parameters and values.",
   examples = "true",
   outputs = "",
-  args = { { "bool", "value", "check them?" } },
+  args = {{"bool", "value", "check them?"}},
   run = function(value) constraints.by_default = value end,
 }
 
@@ -59,7 +59,7 @@ local function whole_from(x, low, high)
 end
 
 local function simplex(x)
-  local sum = x:sum(-1, { keepdim = true })
+  local sum = x:sum(-1, {keepdim = true})
   return x:ge(0):logical_and((sum - 1):abs():lt(1e-6)):all(-1)
 end
 
@@ -82,9 +82,9 @@ end
 
 constraints.real = Constraint("numbers other than NaN", function(x) return x:eq(x) end, 0, "real")
 constraints.positive = Constraint("numbers above 0", function(x) return x:gt(0) end, 0,
-  "greater_than", { lower_bound = 0 })
+  "greater_than", {lower_bound = 0})
 constraints.nonnegative = Constraint("numbers from 0 on", function(x) return x:ge(0) end, 0,
-  "greater_than", { lower_bound = 0 })
+  "greater_than", {lower_bound = 0})
 constraints.nonzero = Constraint("numbers other than 0",
   function(x) return x:ne(0):logical_and(x:eq(x)) end)
 constraints.boolean = Constraint("0 or 1", function(x) return x:ne(0):eq(x) end)
@@ -96,32 +96,32 @@ constraints.positive_integer = Constraint("integers from 1 on",
 --- Numbers above a bound, a tensor or a number; greater_than_eq includes the bound.
 function constraints.greater_than(bound)
   return Constraint("numbers above " .. shown(bound), function(x) return x:gt(bound) end, 0,
-    "greater_than", { lower_bound = bound })
+    "greater_than", {lower_bound = bound})
 end
 
 function constraints.greater_than_eq(bound)
   return Constraint("numbers from " .. shown(bound) .. " on", function(x) return x:ge(bound) end,
-    0, "greater_than", { lower_bound = bound })
+    0, "greater_than", {lower_bound = bound})
 end
 
 --- Numbers below a bound, a tensor or a number.
 function constraints.less_than(bound)
   return Constraint("numbers below " .. shown(bound), function(x) return x:lt(bound) end, 0,
-    "less_than", { upper_bound = bound })
+    "less_than", {upper_bound = bound})
 end
 
 --- Numbers from low to high, tensors or numbers, both included.
 function constraints.interval(low, high)
   return Constraint(("numbers from %s to %s"):format(shown(low), shown(high)),
     function(x) return x:ge(low):logical_and(x:le(high)) end, 0, "interval",
-    { lower_bound = low, upper_bound = high })
+    {lower_bound = low, upper_bound = high})
 end
 
 --- Numbers from low to below high.
 function constraints.half_open_interval(low, high)
   return Constraint(("numbers from %s to below %s"):format(shown(low), shown(high)),
     function(x) return x:ge(low):logical_and(x:lt(high)) end, 0, "interval",
-    { lower_bound = low, upper_bound = high })
+    {lower_bound = low, upper_bound = high})
 end
 
 --- The integers from low to high, both included.
@@ -133,7 +133,7 @@ end
 constraints.unit_interval = constraints.interval(0, 1)
 constraints.half_open_unit = Constraint("numbers above 0, at most 1",
   function(x) return x:gt(0):logical_and(x:le(1)) end, 0, "interval",
-  { lower_bound = 0, upper_bound = 1 })
+  {lower_bound = 0, upper_bound = 1})
 
 --- Positions from 1 to n.
 function constraints.positions(n)
@@ -151,7 +151,7 @@ function constraints.independent(base, n)
   if not class.isinstance(base, Constraint) then wrong("another one", base) end
   if type(n) ~= "number" then wrong("a number of dimensions", n) end
   return Constraint(base.text, function(x) return (all(base:check(x), n)) end, base.event_dim + n,
-    "independent", { base_constraint = base, reinterpreted_batch_ndims = n })
+    "independent", {base_constraint = base, reinterpreted_batch_ndims = n})
 end
 
 constraints.real_vector = constraints.independent(constraints.real, 1)
@@ -179,12 +179,12 @@ end
 local function rows_end(x) return (x:eq(x:tril()):all(-1):all(-1)) end
 
 constraints.square = Constraint("square matrices", function(x)
-  local batch = { unpack(x.shape, 1, x:dim() - 2) }
+  local batch = {unpack(x.shape, 1, x:dim() - 2)}
   return (require("moth").full(batch, x:size(-1) == x:size(-2)))
 end, 2)
 constraints.symmetric = Constraint("symmetric matrices", function(x)
   local apart = (x - x:transpose(-2, -1)):abs()
-  return apart:le(x:abs():amax({ -2, -1 }, true) * 1e-5):all(-1):all(-1)
+  return apart:le(x:abs():amax({ -2, -1}, true) * 1e-5):all(-1):all(-1)
 end, 2)
 -- Checks only symmetry: the Cholesky factorization after it raises for other matrices.
 constraints.covariance = Constraint("symmetric matrices", constraints.symmetric.holds, 2,
@@ -232,7 +232,7 @@ function constraints.cat(parts, dim, lengths)
       good[i], at = part:check(x:narrow(dim, at, n)), at + n
     end
     return (require("moth").cat(good, dim))
-  end, most, "cat", { cseq = parts, dim = dim, lengths = lengths })
+  end, most, "cat", {cseq = parts, dim = dim, lengths = lengths})
 end
 
 --- Slices along a dimension, with one constraint for each.
@@ -243,7 +243,7 @@ function constraints.stack(parts, dim)
     local good = {}
     for i, part in ipairs(parts) do good[i] = part:check(x:select(dim, i)) end
     return (require("moth").stack(good, dim))
-  end, dim + most < 0 and most + 1 or most, "stack", { cseq = parts, dim = dim })
+  end, dim + most < 0 and most + 1 or most, "stack", {cseq = parts, dim = dim})
 end
 
 return (require("moth.base.lazy").namespace("moth.distributions.constraints", constraints, {}))

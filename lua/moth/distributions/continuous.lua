@@ -16,18 +16,18 @@ local huge, log, pi = math.huge, math.log, math.pi
 local LOG_ROOT_2PI = 0.5 * log(2 * pi)
 local EULER = tools.EULER
 
-local M = {}
+local continuous = {}
 
 -- Defines a class with loc and scale.
 local function spread(name, loc, scale, arguments)
   local new = class(name, Distribution)
-  M[name] = new
+  continuous[name] = new
   new.has_rsample = true
-  new.arg_constraints = { loc = constraints.real, scale = constraints.positive }
-  new.signature = define.signature(name, { number("loc", loc, arguments),
-                                           number("scale", scale, arguments), VALIDATE })
+  new.arg_constraints = {loc = constraints.real, scale = constraints.positive}
+  new.signature = define.signature(name, {number("loc", loc, arguments),
+                                           number("scale", scale, arguments), VALIDATE})
   function new:init(at, by, validate_args)
-    self.loc, self.scale = tools.broadcast(name, { "loc", "scale" }, { at, by })
+    self.loc, self.scale = tools.broadcast(name, {"loc", "scale"}, {at, by})
     Distribution.init(self, self.loc.shape, {}, validate_args)
   end
   function new._support() return constraints.real end
@@ -100,15 +100,15 @@ function LogNormal:icdf(value) return (below(self):icdf(value):exp()) end
 
 --- The distribution of |x| for a normal x with mean 0 and standard deviation scale.
 local HalfNormal = class("HalfNormal", Distribution)
-M.HalfNormal = HalfNormal
+continuous.HalfNormal = HalfNormal
 
 HalfNormal.has_rsample = true
-HalfNormal.arg_constraints = { scale = constraints.positive }
+HalfNormal.arg_constraints = {scale = constraints.positive}
 HalfNormal.signature = define.signature("HalfNormal", {
-  number("scale", "standard deviation before the sign is dropped"), VALIDATE })
+  number("scale", "standard deviation before the sign is dropped"), VALIDATE})
 
 function HalfNormal:init(scale, validate_args)
-  self.scale = tools.broadcast("HalfNormal", { "scale" }, { scale })
+  self.scale = tools.broadcast("HalfNormal", {"scale"}, {scale})
   Distribution.init(self, self.scale.shape, {}, validate_args)
 end
 
@@ -143,15 +143,15 @@ end
 
 --- The uniform distribution over [low, high).
 local Uniform = class("Uniform", Distribution)
-M.Uniform = Uniform
+continuous.Uniform = Uniform
 
 Uniform.has_rsample = true
-Uniform.arg_constraints = { low = constraints.real, high = constraints.real }
+Uniform.arg_constraints = {low = constraints.real, high = constraints.real}
 Uniform.signature = define.signature("Uniform", {
-  number("low", "where they begin"), number("high", "where they end"), VALIDATE })
+  number("low", "where they begin"), number("high", "where they end"), VALIDATE})
 
 function Uniform:init(low, high, validate_args)
-  self.low, self.high = tools.broadcast("Uniform", { "low", "high" }, { low, high })
+  self.low, self.high = tools.broadcast("Uniform", {"low", "high"}, {low, high})
   Distribution.init(self, self.low.shape, {}, validate_args)
   if self.validate_args and not require("moth.binding.lib").capture
       and not self.low:lt(self.high):all():item() then
@@ -189,15 +189,15 @@ function Uniform:icdf(value) return self.low + width(self) * self:_share(value) 
 
 --- The exponential distribution: waiting times of events that occur `rate` times per unit of time.
 local Exponential = class("Exponential", Distribution)
-M.Exponential = Exponential
+continuous.Exponential = Exponential
 
 Exponential.has_rsample = true
-Exponential.arg_constraints = { rate = constraints.positive }
+Exponential.arg_constraints = {rate = constraints.positive}
 Exponential.signature = define.signature("Exponential", {
-  number("rate", "events per unit of time: 1 / mean"), VALIDATE })
+  number("rate", "events per unit of time: 1 / mean"), VALIDATE})
 
 function Exponential:init(rate, validate_args)
-  self.rate = tools.broadcast("Exponential", { "rate" }, { rate })
+  self.rate = tools.broadcast("Exponential", {"rate"}, {rate})
   Distribution.init(self, self.rate.shape, {}, validate_args)
 end
 
@@ -309,4 +309,4 @@ function Cauchy:icdf(value)
   return ((self:_share(value) - 0.5) * pi):tan() * self.scale + self.loc
 end
 
-return M
+return continuous

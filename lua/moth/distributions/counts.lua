@@ -16,7 +16,7 @@ local M = {}
 local function single(name, count, probs, support)
   support.logits = constraints.real
   local new = tools.of_one(tools.either(name, probs,
-    "its logarithm less that of the opposite", support, { count }))
+    "its logarithm less that of the opposite", support, {count}))
   M[name] = new
   function new:init(total_count, p, l, validate_args)
     local x = tools.choose(self, p, l, "total_count", total_count)
@@ -26,9 +26,9 @@ local function single(name, count, probs, support)
 end
 
 --- The number of successes in `total_count` trials.
-local Binomial = single("Binomial", tools.number("total_count", "the trials", { default = 1 }),
+local Binomial = single("Binomial", tools.number("total_count", "the trials", {default = 1}),
   "the probability of each to succeed",
-  { total_count = constraints.nonnegative_integer, probs = constraints.unit_interval })
+  {total_count = constraints.nonnegative_integer, probs = constraints.unit_interval})
 
 function Binomial:_support() return (constraints.integer_interval(0, self.total_count)) end
 function Binomial:_mean() return self.total_count * self.probs end
@@ -83,7 +83,7 @@ end
 local NegativeBinomial = single("NegativeBinomial",
   tools.number("total_count", "the number of failures at the end, from 0 on; may be fractional"),
   "the probability of each trial to succeed",
-  { total_count = constraints.nonnegative, probs = constraints.half_open_interval(0, 1) })
+  {total_count = constraints.nonnegative, probs = constraints.half_open_interval(0, 1)})
 
 function NegativeBinomial._support() return constraints.nonnegative_integer end
 function NegativeBinomial:_mean() return self.total_count * self.logits:exp() end
@@ -111,7 +111,7 @@ end
 
 --- The number of draws of each category in `total_count` draws.
 local Multinomial = tools.of_several(tools.either("Multinomial", tools.WEIGHTS, tools.LOGITS,
-  tools.SEVERAL, { { "int", "total_count", "the number of draws, a number", default = 1 } }))
+  tools.SEVERAL, {{"int", "total_count", "the number of draws, a number", default = 1}}))
 M.Multinomial = Multinomial
 
 function Multinomial:init(total_count, probs, logits, validate_args)
@@ -131,8 +131,8 @@ function Multinomial:_sample(size, shape)
   local y = tools.empty(self:_like(), size):zero_()
   if self.total_count == 0 or y:numel() == 0 then return y end
   local positions = discrete.Categorical(rawget(self, "probs"), rawget(self, "logits"), false)
-  local drawn = positions:sample(tools.join({ self.total_count }, shape)):movedim(1, -1)
-  return (y:scatter_add_(-1, drawn, ops.ones_like(drawn, { dtype = y.dtype })))
+  local drawn = positions:sample(tools.join({self.total_count}, shape)):movedim(1, -1)
+  return (y:scatter_add_(-1, drawn, ops.ones_like(drawn, {dtype = y.dtype})))
 end
 
 function Multinomial:log_prob(value)

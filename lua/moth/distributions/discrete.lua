@@ -8,11 +8,11 @@ local lib = require "moth.binding.lib"
 
 local ops, tools = bind.ops, Distribution.tools
 
-local M = {}
+local discrete = {}
 
 local function either(name, ...)
-  M[name] = tools.either(name, ...)
-  return M[name]
+  discrete[name] = tools.either(name, ...)
+  return discrete[name]
 end
 
 -- log(1 + exp(x))
@@ -20,7 +20,7 @@ local function softplus(x) return -ops.logsigmoid(-x) end
 
 -- ---- distributions with one probability ----
 
-local ONE = { probs = constraints.unit_interval, logits = constraints.real }
+local ONE = {probs = constraints.unit_interval, logits = constraints.real}
 
 -- The common base of distributions with one probability.
 local function single(name, probs, support)
@@ -57,20 +57,20 @@ function Bernoulli:entropy()
 end
 
 -- Returns values along a first dimension, repeated for the batch unless `expand` is false.
-function M.along_first(self, values, expand)
+function discrete.along_first(self, values, expand)
   values = values:reshape(lib.filled(1 + #self.batch_shape, 1, 1, values:size(1)))
   if expand == false then return values end
-  return (values:expand(tools.join({ values:size(1) }, self.batch_shape)))
+  return (values:expand(tools.join({values:size(1)}, self.batch_shape)))
 end
 
 function Bernoulli:enumerate_support(expand)
   local like = self:_like()
-  return (M.along_first(self, ops.arange(0, 2, 1, like.dtype, like.device), expand))
+  return (discrete.along_first(self, ops.arange(0, 2, 1, like.dtype, like.device), expand))
 end
 
 --- The number of failures before the first success; a success has the probability probs.
 local Geometric = single("Geometric", "the probability to succeed",
-  { probs = constraints.half_open_unit, logits = constraints.real })
+  {probs = constraints.half_open_unit, logits = constraints.real})
 
 function Geometric._support() return constraints.nonnegative_integer end
 function Geometric:_mean() return self.probs:reciprocal() - 1 end
@@ -138,7 +138,7 @@ function Categorical:log_prob(value)
   value = self:_check(value, "log_prob")
   local shape = tools.broadcast_shape(value.shape, self.batch_shape) or self.batch_shape
   local at = value:long():expand(shape):unsqueeze(-1)
-  local logits = self.logits:expand(tools.join(shape, { choices(self) }))
+  local logits = self.logits:expand(tools.join(shape, {choices(self)}))
   return (logits:gather(-1, at):squeeze(-1))
 end
 
@@ -151,7 +151,7 @@ end
 
 function Categorical:enumerate_support(expand)
   local values = ops.arange(1, choices(self) + 1, 1, require("moth").int64, self:_like().device)
-  return (M.along_first(self, values, expand))
+  return (discrete.along_first(self, values, expand))
 end
 
 --- One-hot vectors of the positions of a Categorical.
@@ -190,4 +190,4 @@ function OneHotCategorical:enumerate_support(expand)
 end
 
 
-return M
+return discrete

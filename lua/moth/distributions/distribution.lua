@@ -32,15 +32,15 @@ Distribution.arg_constraints = {}
 
 -- ---- helpers ----
 
-local tools = { EULER = 0.57721566490153286061 }
+local tools = {EULER = 0.57721566490153286061}
 
 --- The last argument of all constructors.
-tools.VALIDATE = { "bool", "validate_args", "check parameters and values? true unless "
-  .. "set_default_validate_args said no", optional = true }
+tools.VALIDATE = {"bool", "validate_args", "check parameters and values? true unless "
+  .. "set_default_validate_args said no", optional = true}
 
 --- The argument row of a parameter that is a tensor or a number.
 function tools.number(name, doc, more)
-  local row = { "tensor", name, doc, numbers = true }
+  local row = {"tensor", name, doc, numbers = true}
   for key, value in pairs(more or {}) do row[key] = value end
   return row
 end
@@ -155,7 +155,7 @@ function tools.made(name, rows)
   local args, names = {}, {}
   new.arg_constraints = {}
   for i, row in ipairs(rows) do
-    args[i], names[i] = tools.number(row[1], row[3], { default = row.default }), row[1]
+    args[i], names[i] = tools.number(row[1], row[3], {default = row.default}), row[1]
     new.arg_constraints[row[1]] = row[2]
   end
   args[#args + 1] = tools.VALIDATE
@@ -163,7 +163,7 @@ function tools.made(name, rows)
   function new:init(...)
     local values, n = {}, #names
     for i = 1, n do values[i] = (select(i, ...)) end
-    local list = { tools.broadcast(name, names, values) }
+    local list = {tools.broadcast(name, names, values)}
     for i = 1, n do self[names[i]] = list[i] end
     Distribution.init(self, list[1].shape, {}, (select(n + 1, ...)))
   end
@@ -174,9 +174,9 @@ end
 --- Defines a class that has either `probs` or `logits` as a field; first: the rows before these.
 -- tools.choose sets the field.
 function tools.either(name, probs, logits, support, first)
-  local new, args = class(name, Distribution), { unpack(first or {}) }
-  args[#args + 1] = tools.number("probs", probs, { optional = true })
-  args[#args + 1] = tools.number("logits", logits, { optional = true })
+  local new, args = class(name, Distribution), {unpack(first or {})}
+  args[#args + 1] = tools.number("probs", probs, {optional = true})
+  args[#args + 1] = tools.number("logits", logits, {optional = true})
   args[#args + 1] = tools.VALIDATE
   new.arg_constraints, new.signature = support, define.signature(name, args)
   return new
@@ -193,9 +193,9 @@ function tools.choose(self, probs, logits, also, value)
   local key = probs ~= nil and "probs" or "logits"
   if probs == nil then probs = logits end
   if also then
-    self[also], self[key] = tools.broadcast(name, { also, key }, { value, probs })
+    self[also], self[key] = tools.broadcast(name, {also, key}, {value, probs})
   else
-    self[key] = tools.broadcast(name, { key }, { probs })
+    self[key] = tools.broadcast(name, {key}, {probs})
   end
   return self[key]
 end
@@ -223,7 +223,7 @@ function tools.of_several(new)
   return new
 end
 
-tools.SEVERAL = { probs = constraints.weights, logits = constraints.real_vector }
+tools.SEVERAL = {probs = constraints.weights, logits = constraints.real_vector}
 tools.WEIGHTS = "the probability of each along the last dimension; divided by their sum"
 tools.LOGITS = "their logarithms, less any number"
 
@@ -234,10 +234,10 @@ function tools.init_several(self, probs, logits, validate_args, events)
     errors.argument(class.typename(self), probs ~= nil and "probs" or "logits",
       "at least one dimension is needed, got " .. errors.describe(x), "E_SHAPE")
   end
-  local shape = { unpack(x.shape) }
+  local shape = {unpack(x.shape)}
   local n = table.remove(shape)
-  Distribution.init(self, shape, events and { n } or {}, validate_args)
-  if probs ~= nil then self.probs = x / x:sum(-1, { keepdim = true })
+  Distribution.init(self, shape, events and {n} or {}, validate_args)
+  if probs ~= nil then self.probs = x / x:sum(-1, {keepdim = true})
   else self.logits = x:log_softmax(-1) end
 end
 
@@ -265,10 +265,10 @@ function Distribution:init(batch_shape, event_shape, validate_args)
   end
 end
 
-local FIELDS = { mean = true, variance = true, stddev = true, mode = true, support = true }
+local FIELDS = {mean = true, variance = true, stddev = true, mode = true, support = true}
 -- A given parameter is a field; the other one is computed.
-local EITHER = { probs = true, logits = true, covariance_matrix = true, precision_matrix = true,
-  scale_tril = true }
+local EITHER = {probs = true, logits = true, covariance_matrix = true, precision_matrix = true,
+  scale_tril = true}
 
 -- Returns fields that are computed each time they are read.
 function Distribution:__index(name)
@@ -286,13 +286,13 @@ end
 function Distribution:_stddev() return (self.variance:sqrt()) end
 
 local parse_sample = define.signature("sample", {
-  { "shape", "sample_shape", "sizes in front of the batch's", optional = true },
+  {"shape", "sample_shape", "sizes in front of the batch's", optional = true},
 })
 
 -- Returns the sample's sizes as a list, and the shape of the samples.
 local function sizes(self, fname, ...)
   local shape = parse_sample(...) or {}
-  if type(shape) == "number" then shape = { shape } end
+  if type(shape) == "number" then shape = {shape} end
   for _, n in ipairs(shape) do
     if n < 0 then
       errors.argument(("%s.%s"):format(class.typename(self), fname), "sample_shape",
@@ -393,13 +393,13 @@ function Distribution:perplexity() return (self:entropy():exp()) end
 function Distribution:enumerate_support() lacks(self, "list of its values") end
 
 local parse_expand = define.signature("expand", {
-  { "shape", "batch_shape", "the new sizes of the batch" },
+  {"shape", "batch_shape", "the new sizes of the batch"},
 })
 
 --- Returns the same distribution with another batch shape; its parameters are expanded.
 function Distribution:expand(...)
   local shape = parse_expand(...)
-  if type(shape) == "number" then shape = { shape } end
+  if type(shape) == "number" then shape = {shape} end
   local new = setmetatable({}, getmetatable(self))
   for key, value in pairs(self) do new[key] = value end
   new.batch_shape = size.new(shape)

@@ -4,18 +4,18 @@ local class = require "moth.base.class"
 local Distribution = require "moth.distributions.distribution"
 
 local tools = Distribution.tools
-local M = {}
+local family = {}
 
 --- The base of distributions with the density exp(<t(x), params> - F(params) + k(x)). Your subclass
 -- defines _natural_params(), a list of tensors; _log_normalizer(...), which is F of these; and, if
 -- the mean of k(x) is not 0, the field _mean_carrier_measure. Then entropy, and kl_divergence of
 -- two distributions of the class, are available.
 local Family = class("ExponentialFamily", Distribution)
-M.ExponentialFamily = Family
+family.ExponentialFamily = Family
 Family._mean_carrier_measure = 0
 
-for name, call in pairs { _natural_params = ":_natural_params()",
-    _log_normalizer = ":_log_normalizer(...)" } do
+for name, call in pairs {_natural_params = ":_natural_params()",
+    _log_normalizer = ":_log_normalizer(...)"} do
   Family[name] = function(self) class.abstract(self, name, call) end
 end
 
@@ -29,7 +29,7 @@ function Family:_normalized()
   local slopes, F
   moth.enable_grad(function()
     F = self:_log_normalizer(unpack(list))
-    slopes = { moth.autograd.grad(F:sum(), list, { create_graph = true }) }
+    slopes = {moth.autograd.grad(F:sum(), list, {create_graph = true})}
   end)
   if type(slopes[1]) == "table" then slopes = slopes[1] end
   return F, slopes, list
@@ -47,7 +47,7 @@ function Family:entropy()
 end
 
 --- Returns the Bregman divergence of F for two distributions of one class; kl.lua uses it.
-function M.divergence(p, q)
+function family.divergence(p, q)
   local F, slopes, params = p:_normalized()
   local others = q:_natural_params()
   local y = q:_log_normalizer(unpack(others)) - F
@@ -55,4 +55,4 @@ function M.divergence(p, q)
   return y
 end
 
-return M
+return family

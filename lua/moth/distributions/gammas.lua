@@ -14,7 +14,7 @@ local number, VALIDATE = tools.number, tools.VALIDATE
 local positive = constraints.positive
 local log, pi = math.log, math.pi
 
-local M = {}
+local gammas = {}
 
 -- Random gamma numbers of rate 1, with implicit gradients with respect to the concentration.
 local Drawn = class("StandardGamma", func.Function)
@@ -35,15 +35,15 @@ local function drawn(shape, size) return (Drawn.apply(shape:expand(size))) end
 local function inside(share) return (share:clamp(2 ^ -126, 1 - tools.eps(share))) end
 
 local function made(name, rows)
-  M[name] = tools.made(name, rows)
-  return M[name]
+  gammas[name] = tools.made(name, rows)
+  return gammas[name]
 end
 
 -- ---- Gamma, Chi2 ----
 
 --- The gamma distribution with shape `concentration` and `rate`.
-local Gamma = made("Gamma", { { "concentration", positive, "the shape" },
-                              { "rate", positive, "the inverse scale" } })
+local Gamma = made("Gamma", {{"concentration", positive, "the shape"},
+                              {"rate", positive, "the inverse scale"}})
 
 function Gamma._support() return constraints.nonnegative end
 function Gamma:_mean() return self.concentration / self.rate end
@@ -69,12 +69,12 @@ end
 
 --- The sum of the squares of `df` standard normal numbers.
 local Chi2 = class("Chi2", Gamma)
-M.Chi2 = Chi2
-Chi2.arg_constraints = { df = positive }
-Chi2.signature = define.signature("Chi2", { number("df", "degrees of freedom"), VALIDATE })
+gammas.Chi2 = Chi2
+Chi2.arg_constraints = {df = positive}
+Chi2.signature = define.signature("Chi2", {number("df", "degrees of freedom"), VALIDATE})
 
 function Chi2:init(df, validate_args)
-  self.df = tools.broadcast("Chi2", { "df" }, { df })
+  self.df = tools.broadcast("Chi2", {"df"}, {df})
   Distribution.init(self, self.df.shape, {}, validate_args)
   self.concentration, self.rate = self.df * 0.5, ops.full_like(self.df, 0.5)
 end
@@ -89,34 +89,34 @@ end
 
 --- Probability vectors along the last dimension, with one concentration for each category.
 local Dirichlet = class("Dirichlet", Distribution)
-M.Dirichlet = Dirichlet
+gammas.Dirichlet = Dirichlet
 Dirichlet.has_rsample = true
 local positive_vector = constraints.independent(positive, 1)
 positive_vector.text = "vectors of numbers above 0"
-Dirichlet.arg_constraints = { concentration = positive_vector }
+Dirichlet.arg_constraints = {concentration = positive_vector}
 Dirichlet.signature = define.signature("Dirichlet", {
-  { "tensor", "concentration", "one for each category, (..., K)" }, VALIDATE })
+  {"tensor", "concentration", "one for each category, (..., K)"}, VALIDATE})
 
 function Dirichlet:init(concentration, validate_args)
   if concentration:dim() < 1 then
     errors.argument("Dirichlet", "concentration", "a dimension of categories is needed, got "
       .. errors.describe(concentration), "E_SHAPE")
   end
-  self.concentration = tools.broadcast("Dirichlet", { "concentration" }, { concentration })
+  self.concentration = tools.broadcast("Dirichlet", {"concentration"}, {concentration})
   local batch = {}
   for d = 1, concentration:dim() - 1 do batch[d] = concentration:size(d) end
-  Distribution.init(self, batch, { concentration:size(-1) }, validate_args)
+  Distribution.init(self, batch, {concentration:size(-1)}, validate_args)
 end
 
 function Dirichlet._support() return constraints.simplex end
 
 function Dirichlet:_rsample(size)
   local y = drawn(self.concentration, size)
-  return inside(y / y:sum(-1, { keepdim = true }))
+  return inside(y / y:sum(-1, {keepdim = true}))
 end
 
 function Dirichlet:_mean()
-  return self.concentration / self.concentration:sum(-1, { keepdim = true })
+  return self.concentration / self.concentration:sum(-1, {keepdim = true})
 end
 
 -- The mode. If all concentrations are below 1, the density is infinite at each vertex: returns the
@@ -126,13 +126,13 @@ local function most_likely(concentration)
   local first = ops.zeros_like(concentration)
   first:narrow(-1, 1, 1):fill_(1)
   return (ops.where(concentration:lt(1):all(-1, true), first,
-    above / above:sum(-1, { keepdim = true })))
+    above / above:sum(-1, {keepdim = true})))
 end
 
 function Dirichlet:_mode() return (most_likely(self.concentration)) end
 
 function Dirichlet:_variance()
-  local total, mean = self.concentration:sum(-1, { keepdim = true }), self.mean
+  local total, mean = self.concentration:sum(-1, {keepdim = true}), self.mean
   return mean * (1 - mean) / (total + 1)
 end
 
@@ -148,8 +148,8 @@ function Dirichlet:entropy()
 end
 
 --- Numbers from 0 to 1: the first component of a Dirichlet distribution with two categories.
-local Beta = made("Beta", { { "concentration1", positive, "the concentration of the share" },
-                            { "concentration0", positive, "that of the rest" } })
+local Beta = made("Beta", {{"concentration1", positive, "the concentration of the share"},
+                            {"concentration0", positive, "that of the rest"}})
 
 function Beta._support() return constraints.unit_interval end
 
@@ -162,7 +162,7 @@ local function total_of(self) return self.concentration1 + self.concentration0 e
 
 function Beta:_mean() return self.concentration1 / total_of(self) end
 function Beta:_mode()
-  return (most_likely(ops.stack({ self.concentration1, self.concentration0 }, -1)):select(-1, 1))
+  return (most_likely(ops.stack({self.concentration1, self.concentration0}, -1)):select(-1, 1))
 end
 
 function Beta:_variance()
@@ -179,16 +179,16 @@ end
 
 function Beta:entropy()
   local a, b = self.concentration1, self.concentration0
-  local both = ops.stack({ large.wide(a, b) }, -1)
+  local both = ops.stack({large.wide(a, b)}, -1)
   return (large.like(large.dirichlet_entropy(both), a, b))
 end
 
 -- ---- StudentT ----
 
 --- A normal number divided by the root of a Chi2 number over its degrees of freedom.
-local StudentT = made("StudentT", { { "df", positive, "degrees of freedom" },
-                                    { "loc", constraints.real, "the middle", default = 0 },
-                                    { "scale", positive, "its factor", default = 1 } })
+local StudentT = made("StudentT", {{"df", positive, "degrees of freedom"},
+                                    {"loc", constraints.real, "the middle", default = 0},
+                                    {"scale", positive, "its factor", default = 1}})
 
 function StudentT._support() return constraints.real end
 function StudentT:_mode() return (self.loc:clone()) end
@@ -223,7 +223,7 @@ end
 -- ---- counts ----
 
 --- The number of events per unit of time; `rate` is its mean.
-local Poisson = made("Poisson", { { "rate", constraints.nonnegative, "the mean" } })
+local Poisson = made("Poisson", {{"rate", constraints.nonnegative, "the mean"}})
 Poisson.has_rsample = false
 
 function Poisson._support() return constraints.nonnegative_integer end
@@ -237,4 +237,4 @@ function Poisson:log_prob(value)
   return (large.like(large.count(large.wide(value, self.rate)), self.rate, value))
 end
 
-return M
+return gammas

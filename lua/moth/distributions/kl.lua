@@ -9,7 +9,7 @@ local errors = require "moth.error"
 local ops, tools = bind.ops, Distribution.tools
 local EULER, huge, log, pi = tools.EULER, math.huge, math.log, math.pi
 
-local M = {}
+local kl = {}
 local formulas = {} -- {class of p, class of q, function}; the last registered is first
 
 -- Returns the formula of the most specific classes: a class precedes its base.
@@ -34,14 +34,14 @@ end
 
 --- The Kullback-Leibler divergence: the mean of log_prob of p minus log_prob of q, over samples of
 -- p.
-M.kl_divergence = define {
+kl.kl_divergence = define {
   name = "kl_divergence",
   doc = "The Kullback-Leibler divergence: the mean of log(p / q) over samples of p.",
   examples = "moth.distributions.Normal(0, 1), moth.distributions.Normal(1, 2)",
-  args = { { "any", "p", "a distribution, the reference of the mean" },
-           { "any", "q", "a distribution, compared with p" } },
+  args = {{"any", "p", "a distribution, the reference of the mean"},
+           {"any", "q", "a distribution, compared with p"}},
   run = function(p, q)
-    for name, value in pairs { p = p, q = q } do
+    for name, value in pairs {p = p, q = q} do
       if not class.isinstance(value, Distribution) then
         errors.refuse("kl_divergence", name, "a distribution is needed", value, "E_TYPE")
       end
@@ -56,19 +56,19 @@ M.kl_divergence = define {
   end,
 }
 
-local function add(p, q, formula) table.insert(formulas, 1, { p, q, formula }) end
+local function add(p, q, formula) table.insert(formulas, 1, {p, q, formula}) end
 
 --- Registers a formula(p, q) of kl_divergence for two classes.
-M.register_kl = define {
+kl.register_kl = define {
   name = "register_kl",
   doc = "Tells kl_divergence of a formula(p, q) for two classes of distributions.",
   examples = "moth.class('Mine', moth.distributions.Normal), moth.distributions.Laplace, "
     .. "function(p, q) return (p.loc - q.loc):abs() end",
   outputs = "",
-  args = { { "any", "type_p", "the class of p" }, { "any", "type_q", "the class of q" },
-           { "function", "formula", "called with p and q, gives a tensor" } },
+  args = {{"any", "type_p", "the class of p"}, {"any", "type_q", "the class of q"},
+           {"function", "formula", "called with p and q, gives a tensor"}},
   run = function(type_p, type_q, formula)
-    for name, value in pairs { type_p = type_p, type_q = type_q } do
+    for name, value in pairs {type_p = type_p, type_q = type_q} do
       if not class.isclass(value) or not class.issubclass(value, Distribution) then
         errors.refuse("register_kl", name, "a class of distributions is needed", value, "E_TYPE")
       end
@@ -115,11 +115,11 @@ local function together(p, q)
     errors.argument("kl_divergence", "q", ("vectors of %d numbers are needed as in p, got %d")
       :format(k, q.loc:size(-1)), "E_SHAPE")
   end
-  local ratio = require("moth").linalg.solve_triangular(Q, P, { upper = false })
+  local ratio = require("moth").linalg.solve_triangular(Q, P, {upper = false})
   return several.log_size(Q) - several.log_size(P)
-    + (ratio:square():sum { -2, -1 } + several.length(Q, q.loc - p.loc) - k) * 0.5
+    + (ratio:square():sum { -2, -1} + several.length(Q, q.loc - p.loc) - k) * 0.5
 end
-for _, one in ipairs { several.MultivariateNormal, several.LowRankMultivariateNormal } do
+for _, one in ipairs {several.MultivariateNormal, several.LowRankMultivariateNormal} do
   add(one, several.MultivariateNormal, together)
   add(one, several.LowRankMultivariateNormal, together)
 end
@@ -135,9 +135,9 @@ pair(matrices.Wishart, function(p, q)
   local digammas = 0
   for i = 0, k - 1 do digammas = (a - i / 2):digamma() + digammas end
   local moth = require "moth"
-  local ratio = moth.linalg.solve_triangular(Q, P, { upper = false })
+  local ratio = moth.linalg.solve_triangular(Q, P, {upper = false})
   local y = (several.log_size(Q) - several.log_size(P)) * b * 2
-    + a * (ratio:square():sum { -2, -1 } - k) + moth.mvlgamma(b, k) - moth.mvlgamma(a, k)
+    + a * (ratio:square():sum { -2, -1} - k) + moth.mvlgamma(b, k) - moth.mvlgamma(a, k)
     + (a - b) * digammas
   return (large.like(y, p.df, q.df, p.scale_tril, q.scale_tril))
 end)
@@ -222,9 +222,9 @@ pair(gammas.Dirichlet, function(p, q)
 end)
 
 pair(gammas.Beta, function(p, q)
-  local list = { p.concentration1, p.concentration0, q.concentration1, q.concentration0 }
+  local list = {p.concentration1, p.concentration0, q.concentration1, q.concentration0}
   local a, b, c, d = large.wide(unpack(list))
-  local y = large.dirichlet_divergence(ops.stack({ a, b }, -1), ops.stack({ c, d }, -1))
+  local y = large.dirichlet_divergence(ops.stack({a, b}, -1), ops.stack({c, d}, -1))
   return (large.like(y, unpack(list)))
 end)
 
@@ -297,7 +297,7 @@ local mean_log_prob = { -- the mean log_prob of q under p
   [bounded.ContinuousBernoulli] = function(p, q) return (q:_mean_log_prob(p.mean)) end,
   [gammas.Beta] = function(p, q, of_log)
     local a, b = q.concentration1, q.concentration0
-    local mirror = { low = 1 - p.high, high = 1 - p.low }
+    local mirror = {low = 1 - p.high, high = 1 - p.low}
     return (a - 1) * of_log(p) + (b - 1) * of_log(mirror) + (a + b):lgamma() - a:lgamma()
       - b:lgamma()
   end,
@@ -389,7 +389,7 @@ pair(wrapped.Independent, function(p, q)
     errors.argument("kl_divergence", "q", ("%d dimensions are needed as in p, got %d"):format(n,
       q.reinterpreted_batch_ndims), "E_SHAPE")
   end
-  return (tools.sum_last(M.kl_divergence(p.base_dist, q.base_dist), n))
+  return (tools.sum_last(kl.kl_divergence(p.base_dist, q.base_dist), n))
 end)
 
 -- Returns true if two transforms are the same object, or of the same class with identical
@@ -412,7 +412,7 @@ pair(wrapped.TransformedDistribution, function(p, q)
     end
   end
   local more = #p.event_shape - #p.base_dist.event_shape
-  return (tools.sum_last(M.kl_divergence(p.base_dist, q.base_dist), more))
+  return (tools.sum_last(kl.kl_divergence(p.base_dist, q.base_dist), more))
 end)
 
-return M
+return kl

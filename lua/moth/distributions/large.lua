@@ -20,7 +20,7 @@ local M = {}
 
 --- Converts tensors of any dtype to float64.
 function M.wide(...)
-  local list, double = { ... }, require("moth").float64
+  local list, double = {...}, require("moth").float64
   for i, x in ipairs(list) do list[i] = x.dtype == double and x or x:to(double) end
   return unpack(list)
 end
@@ -161,11 +161,11 @@ function M.shares(probs, logits)
   if probs ~= nil then
     local p = (M.wide(probs))
     local sure = p:eq(1)
-    return { p, 1 - p, safe_log(p),
-             ops.where(sure, -huge, (-ops.where(sure, 0, p)):log1p()) }
+    return {p, 1 - p, safe_log(p),
+             ops.where(sure, -huge, (-ops.where(sure, 0, p)):log1p())}
   end
   local l = (M.wide(logits))
-  return { l:sigmoid(), (-l):sigmoid(), ops.logsigmoid(l), ops.logsigmoid(-l) }
+  return {l:sigmoid(), (-l):sigmoid(), ops.logsigmoid(l), ops.logsigmoid(-l)}
 end
 
 -- choices() for x and y from FROM on; n is their sum.
@@ -222,7 +222,7 @@ end
 
 --- The log density of a Dirichlet distribution; components are along the last dimension.
 function M.dirichlet(a, x)
-  local total = a:sum(-1, { keepdim = true })
+  local total = a:sum(-1, {keepdim = true})
   local far, all = side_of(a), total:squeeze(-1)
   local each = choose(far, function()
     local few = if_near(far, a, 1)
@@ -266,7 +266,7 @@ end
 
 --- The divergence of Dirichlet distributions; concentrations are along the last dimension.
 function M.dirichlet_divergence(a, b)
-  local p, q = a:sum(-1, { keepdim = true }), b:sum(-1, { keepdim = true })
+  local p, q = a:sum(-1, {keepdim = true}), b:sum(-1, {keepdim = true})
   local each = M.lgamma_rest(b) - M.lgamma_rest(a) + M.deviance(b, a * (q / p))
     + (a - b) * (M.digamma_rest(a) - M.digamma_rest(p))
   return each:sum(-1) + (M.lgamma_rest(p) - M.lgamma_rest(q)):squeeze(-1)

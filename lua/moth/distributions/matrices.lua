@@ -12,7 +12,7 @@ local multivariate = require "moth.distributions.multivariate"
 
 local ops, tools = bind.ops, Distribution.tools
 local log, pi = math.log, math.pi
-local M = {}
+local matrices = {}
 
 local function linalg() return require("moth").linalg end
 local function mvlgamma(x, p) return (require("moth").mvlgamma(x, p)) end
@@ -23,21 +23,21 @@ local function mvlgamma(x, p) return (require("moth").mvlgamma(x, p)) end
 -- power concentration - 1: it is uniform for 1 (Lewandowski, Kurowicka and Joe, "Generating random
 -- correlation matrices based on vines and extended onion method", 2009).
 local LKJ = class("LKJCholesky", Distribution)
-M.LKJCholesky = LKJ
+matrices.LKJCholesky = LKJ
 
-LKJ.arg_constraints = { concentration = constraints.positive }
+LKJ.arg_constraints = {concentration = constraints.positive}
 LKJ.signature = define.signature("LKJCholesky", {
-  { "int", "dim", "D of the matrices, (D, D), from 2 on" },
-  tools.number("concentration", "above 1 correlations are small, below large", { default = 1 }),
-  tools.VALIDATE })
+  {"int", "dim", "D of the matrices, (D, D), from 2 on"},
+  tools.number("concentration", "above 1 correlations are small, below large", {default = 1}),
+  tools.VALIDATE})
 
 function LKJ:init(dim, concentration, validate_args)
   if dim < 2 then
     errors.argument("LKJCholesky", "dim", "a number from 2 on is needed, got " .. dim, "E_DOMAIN")
   end
   self.dim = dim
-  self.concentration = tools.broadcast("LKJCholesky", { "concentration" }, { concentration })
-  Distribution.init(self, self.concentration.shape, { dim, dim }, validate_args)
+  self.concentration = tools.broadcast("LKJCholesky", {"concentration"}, {concentration})
+  Distribution.init(self, self.concentration.shape, {dim, dim}, validate_args)
 end
 
 function LKJ._support() return constraints.corr_cholesky end
@@ -50,7 +50,7 @@ function LKJ:_sample(size, shape)
   local rest = (c + 0.5 * (d - 2)):unsqueeze(-1) - before * 0.5
   local share = gammas.Beta(before * 0.5 + 0.5, rest, false):sample(shape):unsqueeze(-1)
   local x = tools.empty(c, size):normal_():tril(-1)
-  local way = x / x:norm(2, { -1 }, true):clamp(2 ^ -126)
+  local way = x / x:norm(2, { -1}, true):clamp(2 ^ -126)
   local w = share:sqrt() * way
   return w + (1 - w:square():sum(-1)):clamp(2 ^ -126):sqrt():diag_embed()
 end
@@ -72,7 +72,7 @@ end
 --- The distribution of the sum of x x^T over df normal vectors x of mean 0. One of three matrices
 -- determines the covariance.
 local Wishart = class("Wishart", Distribution)
-M.Wishart = Wishart
+matrices.Wishart = Wishart
 
 Wishart.has_rsample = true
 Wishart.arg_constraints = {
@@ -81,19 +81,19 @@ Wishart.arg_constraints = {
 }
 Wishart.signature = define.signature("Wishart", {
   tools.number("df", "degrees of freedom, above K - 1; may be fractional"),
-  { "tensor", "covariance_matrix", "how these vary together, (..., K, K)", optional = true },
-  { "tensor", "precision_matrix", "the inverse of that", optional = true },
-  { "tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true },
+  {"tensor", "covariance_matrix", "how these vary together, (..., K, K)", optional = true},
+  {"tensor", "precision_matrix", "the inverse of that", optional = true},
+  {"tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true},
   tools.VALIDATE,
 })
 
 function Wishart:init(df, covariance, precision, triangle, validate_args)
-  local name, matrix = multivariate.one_matrix("Wishart", { covariance, precision, triangle })
+  local name, matrix = multivariate.one_matrix("Wishart", {covariance, precision, triangle})
   if matrix:dim() < 2 or matrix:size(-1) ~= matrix:size(-2) then
     errors.refuse("Wishart", name, "(..., K, K) is needed", matrix, "E_SHAPE")
   end
   local k = matrix:size(-1)
-  local front = { unpack(matrix.shape, 1, matrix:dim() - 2) }
+  local front = {unpack(matrix.shape, 1, matrix:dim() - 2)}
   df = type(df) == "number" and ops.full({}, df, matrix.dtype, matrix.device) or df:to(matrix.dtype)
   local batch = tools.broadcast_shape(df.shape, front)
   if not batch then
@@ -101,7 +101,7 @@ function Wishart:init(df, covariance, precision, triangle, validate_args)
       errors.describe(df), name, errors.describe(matrix)), "E_SHAPE")
   end
   self.df, self[name] = df:expand(batch), matrix
-  Distribution.init(self, batch, { k, k }, validate_args)
+  Distribution.init(self, batch, {k, k}, validate_args)
   if self.validate_args then
     tools.enforce("Wishart", "df", self.df, constraints.greater_than(k - 1))
   end
@@ -149,9 +149,9 @@ function Wishart:log_prob(value)
   value = x
   local _, size = linalg().slogdet(value)
   local shape = tools.broadcast_shape(value.shape, L.shape) or L.shape
-  local inner = linalg().solve_triangular(L:expand(shape), value:expand(shape), { upper = false })
+  local inner = linalg().solve_triangular(L:expand(shape), value:expand(shape), {upper = false})
   local trace = linalg().solve_triangular(L:transpose(-2, -1):expand(shape), inner,
-    { upper = true }):diagonal(0, -2, -1):sum(-1)
+    {upper = true}):diagonal(0, -2, -1):sum(-1)
   local y = -df * (p * log(2) / 2 + multivariate.log_size(L)) - mvlgamma(df / 2, p)
     + (df - p - 1) / 2 * size - trace / 2
   return (large.like(y, self.df, self.scale_tril, given))
@@ -166,4 +166,4 @@ function Wishart:entropy()
   return (large.like(y, self.df, self.scale_tril))
 end
 
-return M
+return matrices

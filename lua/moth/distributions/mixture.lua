@@ -15,9 +15,9 @@ local Mixture = class("MixtureSameFamily", Distribution)
 M.MixtureSameFamily = Mixture
 
 Mixture.signature = define.signature("MixtureSameFamily", {
-  { "object", "mixture_distribution", "a Categorical" },
-  { "object", "component_distribution", "a distribution whose batch ends in the components" },
-  tools.VALIDATE })
+  {"object", "mixture_distribution", "a Categorical"},
+  {"object", "component_distribution", "a distribution whose batch ends in the components"},
+  tools.VALIDATE})
 
 function Mixture:init(mixture, component, validate_args)
   local function refuse(name, wanted, got)
@@ -28,11 +28,11 @@ function Mixture:init(mixture, component, validate_args)
   elseif not class.isinstance(component, Distribution) then
     refuse("component_distribution", "a distribution is needed", errors.describe(component))
   end
-  local shape, n = { unpack(component.batch_shape) }, mixture:_like():size(-1)
+  local shape, n = {unpack(component.batch_shape)}, mixture:_like():size(-1)
   if table.remove(shape) ~= n or not (tools.broadcast_shape(mixture.batch_shape, shape)
       == tools.join(shape)) then
     refuse("component_distribution", ("a batch that ends in %s is needed"):format(
-      tostring(tools.join(mixture.batch_shape, { n }))), tostring(component.batch_shape))
+      tostring(tools.join(mixture.batch_shape, {n}))), tostring(component.batch_shape))
   end
   self.mixture_distribution, self.component_distribution = mixture, component
   Distribution.init(self, shape, component.event_shape, validate_args)
@@ -66,7 +66,7 @@ function Mixture:_sample(_, shape)
   local at = self.mixture_distribution:expand(self.batch_shape):sample(shape)
   local all, dim = self.component_distribution:sample(shape), where(self)
   at = ahead(self, at:unsqueeze(-1))
-  return (all:gather(dim, at:expand(tools.join(shape, self.batch_shape, { 1 }, self.event_shape)))
+  return (all:gather(dim, at:expand(tools.join(shape, self.batch_shape, {1}, self.event_shape)))
     :squeeze(dim))
 end
 
@@ -88,7 +88,7 @@ function Mixture:expand(...)
   local new = Distribution.expand(self, ...)
   local n = self.mixture_distribution:_like():size(-1)
   new.component_distribution = self.component_distribution:expand(
-    tools.join(new.batch_shape, { n }))
+    tools.join(new.batch_shape, {n}))
   new.mixture_distribution = self.mixture_distribution:expand(new.batch_shape)
   return new
 end

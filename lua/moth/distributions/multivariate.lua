@@ -10,12 +10,12 @@ local errors = require "moth.error"
 local ops, tools = bind.ops, Distribution.tools
 local LOG_2PI = math.log(2 * math.pi)
 
-local M = {}
+local multivariate = {}
 
 --- Normal vectors with mean loc. One of three matrices determines the covariance: the covariance,
 -- its inverse, or its Cholesky factor L, lower triangular with L L^T = covariance.
 local MultivariateNormal = class("MultivariateNormal", Distribution)
-M.MultivariateNormal = MultivariateNormal
+multivariate.MultivariateNormal = MultivariateNormal
 
 MultivariateNormal.has_rsample = true
 MultivariateNormal.arg_constraints = {
@@ -23,10 +23,10 @@ MultivariateNormal.arg_constraints = {
   precision_matrix = constraints.covariance, scale_tril = constraints.lower_cholesky,
 }
 MultivariateNormal.signature = define.signature("MultivariateNormal", {
-  { "tensor", "loc", "the mean, (..., K)" },
-  { "tensor", "covariance_matrix", "how they vary together, (..., K, K)", optional = true },
-  { "tensor", "precision_matrix", "the inverse of that", optional = true },
-  { "tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true },
+  {"tensor", "loc", "the mean, (..., K)"},
+  {"tensor", "covariance_matrix", "how they vary together, (..., K, K)", optional = true},
+  {"tensor", "precision_matrix", "the inverse of that", optional = true},
+  {"tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true},
   tools.VALIDATE,
 })
 
@@ -34,24 +34,24 @@ local function linalg() return require("moth").linalg end
 
 local function transposed(x) return (x:transpose(-2, -1)) end
 
-local MATRICES = { "covariance_matrix", "precision_matrix", "scale_tril" }
+local MATRICES = {"covariance_matrix", "precision_matrix", "scale_tril"}
 
 -- Returns a function that computes Cholesky factors; its errors name the constructor's argument.
-local function cholesky(name, field) return (bind.as("linalg_cholesky", name, { A = field })) end
+local function cholesky(name, field) return (bind.as("linalg_cholesky", name, {A = field})) end
 
 -- Returns the Cholesky factor of the inverse of P: reverses rows and columns of P, factors it,
 -- reverses the factor and inverts it.
 local function of_precision(name, P)
-  local turned = cholesky(name, "precision_matrix")(P:flip { -2, -1 }):flip { -2, -1 }
+  local turned = cholesky(name, "precision_matrix")(P:flip { -2, -1}):flip { -2, -1}
   local one = ops.eye(P:size(-1), P:size(-1), P.dtype, P.device):expand(P.shape)
-  return (linalg().solve_triangular(transposed(turned), one, { upper = false }))
+  return (linalg().solve_triangular(transposed(turned), one, {upper = false}))
 end
 
-local function front(x, last) return { unpack(x.shape, 1, x:dim() - last) } end
+local function front(x, last) return {unpack(x.shape, 1, x:dim() - last)} end
 
 --- Returns the one given matrix of three, checked; for MultivariateNormal and Wishart.
 -- @return its name, the matrix
-function M.one_matrix(name, given)
+function multivariate.one_matrix(name, given)
   local which
   for i, field in ipairs(MATRICES) do
     if given[i] ~= nil and which then
@@ -68,15 +68,15 @@ function M.one_matrix(name, given)
 end
 
 --- Returns the Cholesky factor from one of the three matrices, for a batch.
-function M.triangle(name, field, matrix, batch)
+function multivariate.triangle(name, field, matrix, batch)
   local L = field == "covariance_matrix" and cholesky(name, field)(matrix)
     or field == "precision_matrix" and of_precision(name, matrix) or matrix
-  return (L:expand(tools.join(batch, { matrix:size(-1), matrix:size(-1) })))
+  return (L:expand(tools.join(batch, {matrix:size(-1), matrix:size(-1)})))
 end
 
 function MultivariateNormal:init(loc, covariance, precision, triangle, validate_args)
   local fname = "MultivariateNormal"
-  local name, matrix = M.one_matrix(fname, { covariance, precision, triangle })
+  local name, matrix = multivariate.one_matrix(fname, {covariance, precision, triangle})
   local k = loc:dim() > 0 and loc:size(-1) or 0
   if loc:dim() == 0 or matrix:dim() < 2 or matrix:size(-1) ~= k or matrix:size(-2) ~= k then
     errors.argument(fname, loc:dim() == 0 and "loc" or name,
@@ -88,10 +88,10 @@ function MultivariateNormal:init(loc, covariance, precision, triangle, validate_
     errors.argument(fname, name, ("%s cannot be broadcast with loc, %s"):format(
       errors.describe(matrix), errors.describe(loc)), "E_SHAPE")
   end
-  self.loc, self[name] = loc:expand(tools.join(batch, { k })), matrix
-  Distribution.init(self, batch, { k }, validate_args)
+  self.loc, self[name] = loc:expand(tools.join(batch, {k})), matrix
+  Distribution.init(self, batch, {k}, validate_args)
   self[name] = nil
-  self.scale_tril = M.triangle(fname, name, matrix, batch)
+  self.scale_tril = multivariate.triangle(fname, name, matrix, batch)
 end
 
 function MultivariateNormal._support() return constraints.real_vector end
@@ -112,11 +112,11 @@ end
 
 -- Returns |L^-1 x|^2 of vectors x; and log |L|.
 local function length(L, x)
-  local rows = { unpack(x.shape, 1, x:dim() - 1) }
-  local all = tools.broadcast_shape(rows, { unpack(L.shape, 1, L:dim() - 2) })
+  local rows = {unpack(x.shape, 1, x:dim() - 1)}
+  local all = tools.broadcast_shape(rows, {unpack(L.shape, 1, L:dim() - 2)})
   local k = L:size(-1)
-  local y = linalg().solve_triangular(L:expand(tools.join(all, { k, k })),
-    x:expand(tools.join(all, { k })):unsqueeze(-1), { upper = false })
+  local y = linalg().solve_triangular(L:expand(tools.join(all, {k, k})),
+    x:expand(tools.join(all, {k})):unsqueeze(-1), {upper = false})
   return (y:squeeze(-1):square():sum(-1))
 end
 
@@ -132,7 +132,7 @@ function MultivariateNormal:entropy()
   return log_size(self.scale_tril) + 0.5 * self.loc:size(-1) * (1 + LOG_2PI)
 end
 
-M.log_size, M.length = log_size, length
+multivariate.log_size, multivariate.length = log_size, length
 
 -- ---- LowRankMultivariateNormal ----
 
@@ -140,7 +140,7 @@ M.log_size, M.length = log_size, length
 -- is cov_diag. Only matrices of the size of W^T W are factored (Woodbury's identity, and the matrix
 -- determinant lemma).
 local LowRank = class("LowRankMultivariateNormal", Distribution)
-M.LowRankMultivariateNormal = LowRank
+multivariate.LowRankMultivariateNormal = LowRank
 
 LowRank.has_rsample = true
 LowRank.arg_constraints = {
@@ -148,8 +148,8 @@ LowRank.arg_constraints = {
   cov_diag = constraints.independent(constraints.positive, 1),
 }
 LowRank.signature = define.signature("LowRankMultivariateNormal", {
-  { "tensor", "loc", "the mean, (..., K)" }, { "tensor", "cov_factor", "W, (..., K, R)" },
-  { "tensor", "cov_diag", "d, (..., K)" }, tools.VALIDATE })
+  {"tensor", "loc", "the mean, (..., K)"}, {"tensor", "cov_factor", "W, (..., K, R)"},
+  {"tensor", "cov_diag", "d, (..., K)"}, tools.VALIDATE})
 
 function LowRank:init(loc, W, d, validate_args)
   local k = loc:dim() > 0 and loc:size(-1) or 0
@@ -165,10 +165,10 @@ function LowRank:init(loc, W, d, validate_args)
       .. "%s, and cov_diag, %s"):format(errors.describe(W), errors.describe(loc),
         errors.describe(d)), "E_SHAPE")
   end
-  local shape = tools.join(batch, { k })
+  local shape = tools.join(batch, {k})
   self.loc, self.cov_diag = loc:expand(shape), d:expand(shape)
-  self.cov_factor = W:expand(tools.join(batch, { k, W:size(-1) }))
-  Distribution.init(self, batch, { k }, validate_args)
+  self.cov_factor = W:expand(tools.join(batch, {k, W:size(-1)}))
+  Distribution.init(self, batch, {k}, validate_args)
 end
 
 LowRank._support = MultivariateNormal._support
@@ -184,7 +184,7 @@ end
 function LowRank:_scale_tril() return (linalg().cholesky(self.covariance_matrix)) end
 
 function LowRank:_rsample(size)
-  local W, shape = self.cov_factor, { unpack(size) }
+  local W, shape = self.cov_factor, {unpack(size)}
   shape[#shape] = W:size(-1)
   local along = W:matmul(tools.empty(self.loc, shape):normal_():unsqueeze(-1)):squeeze(-1)
   return self.loc + along + self.cov_diag:sqrt() * tools.empty(self.loc, size):normal_()
@@ -214,4 +214,4 @@ function LowRank:entropy()
   return half_log_det(self, L) + 0.5 * self.loc:size(-1) * (1 + LOG_2PI)
 end
 
-return M
+return multivariate

@@ -16,16 +16,16 @@ local vectors = require "moth.distributions.vectors"
 local wrapped = require "moth.distributions.wrapped"
 
 local ops, tools = bind.ops, Distribution.tools
-local M = {}
+local relaxed = {}
 
 local TEMPERATURE = tools.number("temperature", "how blurred choices are: towards 0 they are sharp")
 
 --- Numbers between 0 and 1 that approximate Bernoulli's samples: the lower the temperature, the
 -- closer to 0 and 1.
 local RelaxedBernoulli = tools.of_one(tools.either("RelaxedBernoulli", "the probability of a 1",
-  "its logarithm less that of the opposite", { temperature = constraints.positive,
-    probs = constraints.unit_interval, logits = constraints.real }, { TEMPERATURE }))
-M.RelaxedBernoulli = RelaxedBernoulli
+  "its logarithm less that of the opposite", {temperature = constraints.positive,
+    probs = constraints.unit_interval, logits = constraints.real}, {TEMPERATURE}))
+relaxed.RelaxedBernoulli = RelaxedBernoulli
 RelaxedBernoulli.has_rsample = true
 
 function RelaxedBernoulli:init(temperature, probs, logits, validate_args)
@@ -51,8 +51,8 @@ end
 
 --- Probability vectors that approximate OneHotCategorical's one-hot vectors.
 local RelaxedOneHot = tools.of_several(tools.either("RelaxedOneHotCategorical", tools.WEIGHTS,
-  tools.LOGITS, tools.SEVERAL, { TEMPERATURE }))
-M.RelaxedOneHotCategorical = RelaxedOneHot
+  tools.LOGITS, tools.SEVERAL, {TEMPERATURE}))
+relaxed.RelaxedOneHotCategorical = RelaxedOneHot
 RelaxedOneHot.has_rsample = true
 
 function RelaxedOneHot:init(temperature, probs, logits, validate_args)
@@ -81,7 +81,7 @@ end
 
 --- OneHotCategorical whose rsample passes gradients to the probabilities (straight-through).
 local StraightThrough = class("OneHotCategoricalStraightThrough", discrete.OneHotCategorical)
-M.OneHotCategoricalStraightThrough = StraightThrough
+relaxed.OneHotCategoricalStraightThrough = StraightThrough
 StraightThrough.has_rsample = true
 
 function StraightThrough:_rsample(_, shape)
@@ -91,12 +91,12 @@ end
 
 --- Probability vectors of K elements: StickBreakingTransform of normal vectors of K - 1 elements.
 local LogisticNormal = class("LogisticNormal", wrapped.TransformedDistribution)
-M.LogisticNormal = LogisticNormal
-LogisticNormal.arg_constraints = { loc = constraints.real_vector,
-                                   scale = constraints.independent(constraints.positive, 1) }
+relaxed.LogisticNormal = LogisticNormal
+LogisticNormal.arg_constraints = {loc = constraints.real_vector,
+                                   scale = constraints.independent(constraints.positive, 1)}
 LogisticNormal.signature = define.signature("LogisticNormal", {
   tools.number("loc", "the means before, (..., K - 1)"),
-  tools.number("scale", "the standard deviations before the transform"), tools.VALIDATE })
+  tools.number("scale", "the standard deviations before the transform"), tools.VALIDATE})
 
 function LogisticNormal:init(loc, scale, validate_args)
   local base = continuous.Normal(loc, scale, validate_args)
@@ -106,4 +106,4 @@ function LogisticNormal:init(loc, scale, validate_args)
     validate_args)
 end
 
-return M
+return relaxed

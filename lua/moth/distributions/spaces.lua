@@ -11,7 +11,7 @@ local errors = require "moth.error"
 local transforms = require "moth.distributions.transforms"
 local vectors = require "moth.distributions.vectors"
 
-local M = {}
+local spaces = {}
 
 --- Functions of a constraint that return a transform from all real numbers to its valid values:
 -- biject_to's is bijective, transform_to's is suited to optimization.
@@ -52,16 +52,16 @@ function Registry:__call(constraint)
 end
 
 --- biject_to: bijective; transform_to: reaches all values, and is suited to optimization.
-M.biject_to, M.transform_to = Registry("biject_to"), Registry("transform_to")
+spaces.biject_to, spaces.transform_to = Registry("biject_to"), Registry("transform_to")
 
 local function both(kind, factory)
-  M.biject_to.made[kind], M.transform_to.made[kind] = factory, factory
+  spaces.biject_to.made[kind], spaces.transform_to.made[kind] = factory, factory
 end
 
 -- Returns a transform followed by loc + scale x.
 local function shifted(first, loc, scale)
   if loc == 0 and scale == 1 then return (first()) end
-  return (transforms.ComposeTransform { first(), transforms.AffineTransform(loc, scale) })
+  return (transforms.ComposeTransform {first(), transforms.AffineTransform(loc, scale)})
 end
 
 both("real", function() return transforms.identity_transform end)
@@ -73,10 +73,10 @@ end)
 both("lower_cholesky", function() return (vectors.LowerCholeskyTransform()) end)
 both("positive_definite", function() return (vectors.PositiveDefiniteTransform()) end)
 both("corr_cholesky", function() return (vectors.CorrCholeskyTransform()) end)
-M.biject_to.made.simplex = function() return (vectors.StickBreakingTransform()) end
-M.transform_to.made.simplex = function() return (vectors.SoftmaxTransform()) end
+spaces.biject_to.made.simplex = function() return (vectors.StickBreakingTransform()) end
+spaces.transform_to.made.simplex = function() return (vectors.SoftmaxTransform()) end
 
-for _, registry in pairs(M) do
+for _, registry in pairs(spaces) do
   registry.made.independent = function(c)
     local base = registry(c.base_constraint)
     return (transforms.IndependentTransform(base, c.reinterpreted_batch_ndims))
@@ -92,4 +92,4 @@ for _, registry in pairs(M) do
   registry.made.stack = function(c) return (vectors.StackTransform(all(c.cseq), c.dim)) end
 end
 
-return M
+return spaces

@@ -12,18 +12,18 @@ local real, positive = constraints.real, constraints.positive
 local huge, log, pi, nan = math.huge, math.log, math.pi, 0 / 0
 local EULER = tools.EULER
 
-local M = {}
+local tails = {}
 
 local function made(name, rows)
-  M[name] = tools.made(name, rows)
-  return M[name]
+  tails[name] = tools.made(name, rows)
+  return tails[name]
 end
 
 -- Random exponential numbers of rate 1.
 local function waits(like, size) return (tools.empty(like, size):exponential_()) end
 
 --- The distribution of |x| for a Cauchy x around 0.
-local HalfCauchy = made("HalfCauchy", { { "scale", positive, "the median" } })
+local HalfCauchy = made("HalfCauchy", {{"scale", positive, "the median"}})
 
 function HalfCauchy._support() return constraints.nonnegative end
 function HalfCauchy:_mean() return (ops.full_like(self.scale, huge)) end
@@ -49,8 +49,8 @@ end
 function HalfCauchy:icdf(value) return (self:_share(value) * (pi / 2)):tan() * self.scale end
 
 --- The Pareto distribution: numbers from scale on, where P(X > x) is proportional to x^-alpha.
-local Pareto = made("Pareto", { { "scale", positive, "where they begin" },
-                                { "alpha", positive, "how fast they get rare" } })
+local Pareto = made("Pareto", {{"scale", positive, "where they begin"},
+                                {"alpha", positive, "how fast they get rare"}})
 
 function Pareto:_support() return (constraints.greater_than_eq(self.scale)) end
 
@@ -87,9 +87,9 @@ end
 
 --- The distribution of excesses over a high threshold loc: concentration 0 is exponential, above 0
 -- heavy-tailed, below 0 bounded.
-local GeneralizedPareto = made("GeneralizedPareto", { { "loc", real, "where they begin" },
-  { "scale", positive, "the scale" },
-  { "concentration", real, "how heavy the tail is" } })
+local GeneralizedPareto = made("GeneralizedPareto", {{"loc", real, "where they begin"},
+  {"scale", positive, "the scale"},
+  {"concentration", real, "how heavy the tail is"}})
 
 -- Returns a mask of concentrations near 0, and a nonzero divisor.
 local function tail(self)
@@ -160,8 +160,8 @@ end
 function GeneralizedPareto:entropy() return self.scale:log() + self.concentration + 1 end
 
 --- The Weibull distribution of lifetimes: for a concentration above 1 the failure rate increases.
-local Weibull = made("Weibull", { { "scale", positive, "how long, about" },
-                                  { "concentration", positive, "the shape" } })
+local Weibull = made("Weibull", {{"scale", positive, "how long, about"},
+                                  {"concentration", positive, "the shape"}})
 
 local function moment(self, n) return ((self.concentration:reciprocal() * n + 1):lgamma():exp()) end
 
@@ -203,8 +203,8 @@ function Weibull:icdf(value)
 end
 
 --- The distribution of 1 / x for a Gamma x.
-local InverseGamma = made("InverseGamma", { { "concentration", positive, "the shape" },
-                                            { "rate", positive, "the scale" } })
+local InverseGamma = made("InverseGamma", {{"concentration", positive, "the shape"},
+                                            {"rate", positive, "the scale"}})
 
 -- Returns the distribution of the reciprocals.
 local function below(self) return (gammas.Gamma(self.concentration, self.rate, false)) end
@@ -243,8 +243,8 @@ function InverseGamma:cdf(value)
 end
 
 --- The F distribution: the quotient of two Chi2 numbers, each divided by its degrees of freedom.
-local FisherSnedecor = made("FisherSnedecor", { { "df1", positive, "degrees of freedom above" },
-                                                { "df2", positive, "those below" } })
+local FisherSnedecor = made("FisherSnedecor", {{"df1", positive, "degrees of freedom above"},
+                                                {"df2", positive, "those below"}})
 
 function FisherSnedecor._support() return positive end
 
@@ -279,4 +279,4 @@ function FisherSnedecor:log_prob(value)
   return (large.like(y, self.df1, self.df2, value))
 end
 
-return M
+return tails

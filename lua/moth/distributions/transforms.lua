@@ -12,7 +12,7 @@ local lib = require "moth.binding.lib"
 local C, ctx = lib.C, lib.ctx
 local ops, tools, real = bind.ops, Distribution.tools, constraints.real
 
-local M = {}
+local transforms = {}
 
 --- The base of transforms: `t(x)` applies it, `t.inv(y)` inverts it, log_abs_det_jacobian(x, y) is
 -- the log of the absolute Jacobian determinant; `t.domain` and `t.codomain` are the constraints of
@@ -21,7 +21,7 @@ local M = {}
 -- decreasing. t:with_cache(), or the argument cache_size = 1 of most transforms, stores the last x
 -- and y: t.inv(y) is then the exact x, without rounding.
 local Transform = class("Transform")
-M.Transform = Transform
+transforms.Transform = Transform
 
 Transform.event_dim = 0
 Transform.bijective = true
@@ -56,8 +56,8 @@ local function remember(self, size)
   return self
 end
 
-local CACHE = { "int", "cache_size", "1: t.inv(y) of the last y is the x it was made of",
-                default = 0 }
+local CACHE = {"int", "cache_size", "1: t.inv(y) of the last y is the x it was made of",
+                default = 0}
 
 --- Returns the same transform, with (1) or without (0) a cache of the last x and y.
 function Transform:with_cache(cache_size)
@@ -105,7 +105,7 @@ function Transform:__index(name)
 end
 
 --- Raises unless x is a transform.
-function M.checked(fname, name, x)
+function transforms.checked(fname, name, x)
   if not class.isinstance(x, Transform) then
     errors.refuse(fname, name, "a transform is needed", x, "E_TYPE")
   end
@@ -116,20 +116,20 @@ end
 local function plain(module, name, domain, codomain, bijective)
   local new = class(name, Transform)
   module[name] = new
-  new.signature = define.signature(name, { CACHE })
+  new.signature = define.signature(name, {CACHE})
   function new:init(cache_size) remember(self, cache_size) end
   new.domain, new.codomain, new.bijective = domain, codomain, bijective
   return new
 end
-M.without_arguments = plain
+transforms.without_arguments = plain
 
 --- loc + scale x.
 local AffineTransform = class("AffineTransform", Transform)
-M.AffineTransform = AffineTransform
+transforms.AffineTransform = AffineTransform
 
 AffineTransform.signature = define.signature("AffineTransform", {
   tools.number("loc", "the offset"), tools.number("scale", "the factor, not 0"),
-  { "int", "event_dim", "the number of last dimensions that form one value", default = 0 }, CACHE })
+  {"int", "event_dim", "the number of last dimensions that form one value", default = 0}, CACHE})
 
 function AffineTransform:init(loc, scale, event_dim, cache_size)
   self.loc, self.scale, self.event_dim = loc, scale, event_dim
@@ -152,7 +152,7 @@ function AffineTransform:log_abs_det_jacobian(x)
 end
 
 function AffineTransform:forward_shape(shape)
-  for _, x in ipairs { self.loc, self.scale } do
+  for _, x in ipairs {self.loc, self.scale} do
     if lib.istensor(x) then shape = tools.broadcast_shape(shape, x.shape) or shape end
   end
   return shape
@@ -160,14 +160,14 @@ end
 AffineTransform.inverse_shape = AffineTransform.forward_shape
 
 --- exp(x).
-local ExpTransform = plain(M, "ExpTransform", real, constraints.positive)
+local ExpTransform = plain(transforms, "ExpTransform", real, constraints.positive)
 
 function ExpTransform._call(_, x) return (x:exp()) end
 function ExpTransform._inverse(_, y) return (y:log()) end
 function ExpTransform.log_abs_det_jacobian(_, x) return x end
 
 --- 1 / (1 + exp(-x)).
-local SigmoidTransform = plain(M, "SigmoidTransform", real, constraints.unit_interval)
+local SigmoidTransform = plain(transforms, "SigmoidTransform", real, constraints.unit_interval)
 
 function SigmoidTransform._call(_, x) return (x:sigmoid()) end
 function SigmoidTransform._inverse(_, y) return (y:logit(tools.eps(y))) end
@@ -178,7 +178,7 @@ end
 
 --- tanh(x). A y that was rounded to 1 or -1 is clamped to the nearest smaller float, so that the
 -- inverse is finite.
-local TanhTransform = plain(M, "TanhTransform", real, constraints.interval(-1, 1))
+local TanhTransform = plain(transforms, "TanhTransform", real, constraints.interval(-1, 1))
 
 function TanhTransform._call(_, x) return (x:tanh()) end
 
@@ -193,13 +193,13 @@ function TanhTransform.log_abs_det_jacobian(_, x)
 end
 
 --- |x|, which is not injective: the inverse returns the nonnegative x.
-local AbsTransform = plain(M, "AbsTransform", real, constraints.nonnegative, false)
+local AbsTransform = plain(transforms, "AbsTransform", real, constraints.nonnegative, false)
 
 function AbsTransform._call(_, x) return (x:abs()) end
 function AbsTransform._inverse(_, y) return y end
 
 --- log(1 + exp(x)).
-local SoftplusTransform = plain(M, "SoftplusTransform", real, constraints.positive)
+local SoftplusTransform = plain(transforms, "SoftplusTransform", real, constraints.positive)
 
 function SoftplusTransform._call(_, x) return -ops.logsigmoid(-x) end
 function SoftplusTransform._inverse(_, y) return (-(-y):expm1()):log() + y end
@@ -207,10 +207,10 @@ function SoftplusTransform.log_abs_det_jacobian(_, x) return (ops.logsigmoid(x))
 
 --- x ^ exponent, for x above 0.
 local PowerTransform = class("PowerTransform", Transform)
-M.PowerTransform = PowerTransform
+transforms.PowerTransform = PowerTransform
 PowerTransform.domain, PowerTransform.codomain = constraints.positive, constraints.positive
 PowerTransform.signature = define.signature("PowerTransform", {
-  tools.number("exponent", "the power, not 0"), CACHE })
+  tools.number("exponent", "the power, not 0"), CACHE})
 
 function PowerTransform:init(exponent, cache_size)
   self.exponent = lib.istensor(exponent) and exponent or ops.full({}, exponent)
@@ -231,10 +231,10 @@ PowerTransform.inverse_shape = PowerTransform.forward_shape
 
 --- The distribution function of a univariate distribution.
 local Cumulative = class("CumulativeDistributionTransform", Transform)
-M.CumulativeDistributionTransform = Cumulative
+transforms.CumulativeDistributionTransform = Cumulative
 Cumulative.codomain = constraints.unit_interval
 Cumulative.signature = define.signature("CumulativeDistributionTransform", {
-  { "any", "distribution", "one that has cdf and icdf" } })
+  {"any", "distribution", "one that has cdf and icdf"}})
 
 function Cumulative:init(distribution)
   if not class.isinstance(distribution, Distribution) then
@@ -251,15 +251,15 @@ function Cumulative:log_abs_det_jacobian(x) return (self.distribution:log_prob(x
 
 --- Applies transforms in order.
 local ComposeTransform = class("ComposeTransform", Transform)
-M.ComposeTransform = ComposeTransform
+transforms.ComposeTransform = ComposeTransform
 
 ComposeTransform.signature = define.signature("ComposeTransform", {
-  { "modules", "parts", "a list of transforms, the first one first" } })
+  {"modules", "parts", "a list of transforms, the first one first"}})
 
 function ComposeTransform:init(parts)
   local after, bijective = 0, true
   for i, part in ipairs(parts) do
-    M.checked("ComposeTransform", ("parts[%d]"):format(i), part)
+    transforms.checked("ComposeTransform", ("parts[%d]"):format(i), part)
     bijective = bijective and part.bijective
     after = math.max(after, part.domain.event_dim)
       + part.codomain.event_dim - part.domain.event_dim
@@ -316,17 +316,17 @@ function ComposeTransform:log_abs_det_jacobian(x)
 end
 
 --- The identity.
-M.identity_transform = ComposeTransform {}
+transforms.identity_transform = ComposeTransform {}
 
 --- A transform whose values have n more dimensions.
 local IndependentTransform = class("IndependentTransform", Transform)
-M.IndependentTransform = IndependentTransform
+transforms.IndependentTransform = IndependentTransform
 IndependentTransform.signature = define.signature("IndependentTransform", {
-  { "any", "base_transform", "the transform" },
-  { "int", "reinterpreted_batch_ndims", "the number of additional dimensions" } })
+  {"any", "base_transform", "the transform"},
+  {"int", "reinterpreted_batch_ndims", "the number of additional dimensions"}})
 
 function IndependentTransform:init(base, n)
-  M.checked("IndependentTransform", "base_transform", base)
+  transforms.checked("IndependentTransform", "base_transform", base)
   self.base_transform, self.reinterpreted_batch_ndims, self.bijective = base, n, base.bijective
   self.domain, self.codomain = spread(base.domain, n), spread(base.codomain, n)
 end
@@ -346,4 +346,4 @@ function IndependentTransform:log_abs_det_jacobian(x, y)
     self.reinterpreted_batch_ndims))
 end
 
-return M
+return transforms

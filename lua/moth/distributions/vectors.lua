@@ -13,24 +13,25 @@ local transforms = require "moth.distributions.transforms"
 local ops, tools = bind.ops, Distribution.tools
 local Transform, plain = transforms.Transform, transforms.without_arguments
 
-local M = {}
+local vectors = {}
 
 -- Replaces the last n sizes.
 local function ending(shape, n, ...)
-  return (tools.join({ unpack(shape, 1, #shape - n) }, { ... }))
+  return (tools.join({unpack(shape, 1, #shape - n)}, {...}))
 end
 
 -- ---- vectors ----
 
 --- exp(x) divided by its sum; the inverse is the logarithm.
-local Softmax = plain(M, "SoftmaxTransform", constraints.real_vector, constraints.simplex, false)
+local Softmax = plain(vectors, "SoftmaxTransform", constraints.real_vector, constraints.simplex,
+  false)
 
 function Softmax._call(_, x) return (x:softmax(-1)) end
 function Softmax._inverse(_, y) return (y:log()) end
 
 --- Stick breaking: maps vectors of n numbers to probability vectors of n + 1 numbers. Each number
 -- determines the fraction that is taken from the rest. Zeros map to equal probabilities.
-local StickBreaking = plain(M, "StickBreakingTransform", constraints.real_vector,
+local StickBreaking = plain(vectors, "StickBreakingTransform", constraints.real_vector,
   constraints.simplex, true)
 
 -- The logarithms of the number of remaining parts: n to 1.
@@ -43,7 +44,7 @@ local function but_last(x) return (x:narrow(-1, 1, x:size(-1) - 1)) end
 -- Prepends or appends one number to each vector of x.
 local function framed(x, value, in_front)
   local one = ops.full(ending(x.shape, 1, 1), value, x.dtype, x.device)
-  return (ops.cat(in_front and { one, x } or { x, one }, -1))
+  return (ops.cat(in_front and {one, x} or {x, one}, -1))
 end
 
 function StickBreaking._call(_, x)
@@ -69,7 +70,8 @@ function StickBreaking.inverse_shape(_, shape) return (ending(shape, 1, shape[#s
 local matrix = constraints.independent(constraints.real, 2)
 
 --- A lower triangular matrix with exp of its diagonal.
-local LowerCholesky = plain(M, "LowerCholeskyTransform", matrix, constraints.lower_cholesky, false)
+local LowerCholesky = plain(vectors, "LowerCholeskyTransform", matrix, constraints.lower_cholesky,
+  false)
 
 local function with_diagonal(x, f) -- applies f to the diagonal and drops the upper triangle
   return x:tril(-1) + f(x:diagonal(0, -2, -1)):diag_embed()
@@ -79,7 +81,7 @@ function LowerCholesky._call(_, x) return (with_diagonal(x, ops.exp)) end
 function LowerCholesky._inverse(_, y) return (with_diagonal(y, ops.log)) end
 
 --- L L^T, where L is the result of LowerCholeskyTransform.
-local PositiveDefinite = plain(M, "PositiveDefiniteTransform", matrix,
+local PositiveDefinite = plain(vectors, "PositiveDefiniteTransform", matrix,
   constraints.positive_definite, false)
 
 function PositiveDefinite._call(_, x)
@@ -92,7 +94,7 @@ end
 
 --- The Cholesky factor of a correlation matrix. The D (D - 1) / 2 inputs are the tanh^-1 of partial
 -- correlations, row by row.
-local CorrCholesky = plain(M, "CorrCholeskyTransform", constraints.real_vector,
+local CorrCholesky = plain(vectors, "CorrCholeskyTransform", constraints.real_vector,
   constraints.corr_cholesky, true)
 
 -- Returns the positions, in a flattened matrix, of the elements at least `below` under the
@@ -103,7 +105,7 @@ local function under(d, below, device)
     for column = 1, row - below do list[#list + 1] = (row - 1) * d + column end
   end
   local moth = require "moth"
-  return (moth.tensor(list, { dtype = moth.int64, device = device }))
+  return (moth.tensor(list, {dtype = moth.int64, device = device}))
 end
 
 local function matrix_size(n, fname)
@@ -122,7 +124,7 @@ function CorrCholesky._call(_, x)
   local most = 1 - tools.eps(x)
   local flat = ops.zeros(ending(x.shape, 1, d * d), x.dtype, x.device)
   local r = flat:index_copy(-1, under(d, 1, x.device), x:tanh():clamp(-most, most))
-    :unflatten(-1, { d, d })
+    :unflatten(-1, {d, d})
   local rest = but_last((1 - r:square()):sqrt():cumprod(-1))
   return (r + ops.eye(d, d, x.dtype, x.device)) * framed(rest, 1, true)
 end
@@ -151,13 +153,13 @@ end
 
 --- Reshapes the last dimensions.
 local Reshape = class("ReshapeTransform", Transform)
-M.ReshapeTransform = Reshape
+vectors.ReshapeTransform = Reshape
 Reshape.signature = define.signature("ReshapeTransform", {
-  { "shape", "in_shape", "shape of a value" }, { "shape", "out_shape", "shape of the result" } })
+  {"shape", "in_shape", "shape of a value"}, {"shape", "out_shape", "shape of the result"}})
 
 function Reshape:init(from, to)
-  from, to = type(from) == "number" and { from } or from, type(to) == "number" and { to } or to
-  for _, row in ipairs { { "in_shape", from }, { "out_shape", to } } do
+  from, to = type(from) == "number" and {from} or from, type(to) == "number" and {to} or to
+  for _, row in ipairs {{"in_shape", from}, {"out_shape", to}} do
     for _, size in ipairs(row[2]) do
       if size < 0 then
         errors.refuse("ReshapeTransform", row[1], "sizes from 0 on are needed", row[2], "E_SHAPE")
@@ -176,11 +178,11 @@ end
 
 local function replaced(shape, from, to)
   local n = #shape - #from
-  if n < 0 or not (tools.join({ unpack(shape, n + 1) }) == from) then
+  if n < 0 or not (tools.join({unpack(shape, n + 1)}) == from) then
     errors.argument("ReshapeTransform", "x", ("sizes that end in %s are needed, got %s"):format(
       tostring(from), tostring(shape)), "E_SHAPE")
   end
-  return (tools.join({ unpack(shape, 1, n) }, to))
+  return (tools.join({unpack(shape, 1, n)}, to))
 end
 
 function Reshape:forward_shape(shape) return (replaced(shape, self.in_shape, self.out_shape)) end
@@ -198,7 +200,7 @@ end
 -- of pieces, join(list, dim) concatenates them.
 local function pieces(name, rows, cut, join, constraint)
   local new = class(name, Transform)
-  M[name] = new
+  vectors[name] = new
   new.signature = define.signature(name, rows)
 
   function new:init(tseq, dim, lengths)
@@ -241,9 +243,9 @@ end
 
 --- Applies each transform to its piece along a dimension.
 pieces("CatTransform", {
-  { "modules", "tseq", "a list of transforms" },
-  { "int", "dim", "the dimension of the pieces", default = 1 },
-  { "ints", "lengths", "how long each piece is; 1 when absent", optional = true },
+  {"modules", "tseq", "a list of transforms"},
+  {"int", "dim", "the dimension of the pieces", default = 1},
+  {"ints", "lengths", "how long each piece is; 1 when absent", optional = true},
 }, function(self, x)
   local lengths = self.lengths
   if not lengths then
@@ -255,9 +257,9 @@ end, function(list, dim) return (ops.cat(list, dim)) end, constraints.cat)
 
 --- Applies each transform to its slice along a dimension.
 pieces("StackTransform", {
-  { "modules", "tseq", "a list of transforms" },
-  { "int", "dim", "the dimension of the slices", default = 1 },
+  {"modules", "tseq", "a list of transforms"},
+  {"int", "dim", "the dimension of the slices", default = 1},
 }, function(self, x) return (x:unbind(self.dim)) end,
 function(list, dim) return (ops.stack(list, dim)) end, constraints.stack)
 
-return M
+return vectors

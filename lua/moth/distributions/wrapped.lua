@@ -7,7 +7,7 @@ local Distribution = require "moth.distributions.distribution"
 local errors = require "moth.error"
 
 local tools = Distribution.tools
-local M = {}
+local wrapped = {}
 
 -- Returns the given distribution; raises for other values.
 local function checked(name, field, given)
@@ -33,11 +33,11 @@ end
 --- Makes the last dimensions of a distribution's batch part of one value: log_prob and entropy are
 -- summed over them.
 local Independent = class("Independent", Distribution)
-M.Independent = Independent
+wrapped.Independent = Independent
 
 Independent.signature = define.signature("Independent", {
-  { "any", "base_distribution", "a distribution with a batch" },
-  { "int", "reinterpreted_batch_ndims", "number of batch dimensions taken" }, tools.VALIDATE })
+  {"any", "base_distribution", "a distribution with a batch"},
+  {"int", "reinterpreted_batch_ndims", "number of batch dimensions taken"}, tools.VALIDATE})
 
 function Independent:init(base, n, validate_args)
   self.base_dist = checked("Independent", "base_distribution", base)
@@ -94,17 +94,17 @@ end
 
 --- The distribution of a base distribution's samples after transforms, which are applied in order.
 local Transformed = class("TransformedDistribution", Distribution)
-M.TransformedDistribution = Transformed
+wrapped.TransformedDistribution = Transformed
 
 Transformed.signature = define.signature("TransformedDistribution", {
-  { "any", "base_distribution", "the distribution before the transforms" },
-  { "any", "transforms", "a transform, or a list of them" }, tools.VALIDATE })
+  {"any", "base_distribution", "the distribution before the transforms"},
+  {"any", "transforms", "a transform, or a list of them"}, tools.VALIDATE})
 
 function Transformed:init(base, given, validate_args)
   checked("TransformedDistribution", "base_distribution", base)
   local transforms = require "moth.distributions.transforms"
-  if class.isinstance(given, transforms.Transform) then given = { given } end
-  for i, t in ipairs(type(given) == "table" and given or { given }) do
+  if class.isinstance(given, transforms.Transform) then given = {given} end
+  for i, t in ipairs(type(given) == "table" and given or {given}) do
     transforms.checked("TransformedDistribution", ("transforms[%d]"):format(i), t)
   end
   local whole = transforms.ComposeTransform(given)
@@ -185,4 +185,4 @@ function Transformed:__tostring()
     table.concat(names, ", "))
 end
 
-return M
+return wrapped

@@ -34,10 +34,10 @@ calculus.trapezoid = define {
   doc = "The integral of values along a dimension, by the trapezoidal rule.",
   examples = "moth.randn(2, 4)\nmoth.randn(2, 4), moth.randn(4)\n"
     .. "moth.randn(4, 2), {dx = 0.5, dim = 1}",
-  args = { { "tensor", "y", "values" },
-           { "tensor", "x", "positions of the values: a vector, or y's shape", optional = true },
-           { "float", "dx", "distance between values, without x", default = 1 },
-           { "dim", "dim", "dimension of the vectors", default = -1 } },
+  args = {{"tensor", "y", "values"},
+           {"tensor", "x", "positions of the values: a vector, or y's shape", optional = true},
+           {"float", "dx", "distance between values, without x", default = 1},
+           {"dim", "dim", "dimension of the vectors", default = -1}},
   scoped = true,
   run = function(y, x, dx, dim)
     dim = errors.dim("trapezoid", "dim", dim, math.max(y:dim(), 1))
@@ -67,10 +67,10 @@ calculus.cumulative_trapezoid = define {
     .. "trapezoidal rule.",
   examples = "moth.randn(2, 4)\nmoth.randn(2, 4), moth.randn(4)\n"
     .. "moth.randn(4, 2), {dx = 0.5, dim = 1}",
-  args = { { "tensor", "y", "values" },
-           { "tensor", "x", "positions of the values: a vector, or y's shape", optional = true },
-           { "float", "dx", "distance between values, without x", default = 1 },
-           { "dim", "dim", "dimension of the vectors", default = -1 } },
+  args = {{"tensor", "y", "values"},
+           {"tensor", "x", "positions of the values: a vector, or y's shape", optional = true},
+           {"float", "dx", "distance between values, without x", default = 1},
+           {"dim", "dim", "dimension of the vectors", default = -1}},
   scoped = true,
   run = function(y, x, dx, dim)
     local n = y:size(dim)
@@ -111,7 +111,7 @@ local function derivative(x, dim, step, at, edge_order)
     first = first + (first - rise(2)) * l / (l + r)
     last = last + (last - rise(n - 2)) * m / (k + m)
   end
-  return (ops.cat({ first, inside, last }, dim))
+  return (ops.cat({first, inside, last}, dim))
 end
 
 --- moth.gradient(x, spacing, dim, edge_order): a list of the derivatives along each dimension.
@@ -123,18 +123,18 @@ calculus.gradient = define {
     .. "moth.randn(4, 5), {spacing = 0.5, dim = 2, edge_order = 2}\n"
     .. "moth.randn(3, 3), {spacing = {moth.tensor{0, 1, 3}, moth.tensor{0, 2, 3}}}",
   outputs = "list",
-  args = { { "tensor", "input", "values" },
-           { "any", "spacing", "distance between values, a number or a list for the dimensions; "
+  args = {{"tensor", "input", "values"},
+           {"any", "spacing", "distance between values, a number or a list for the dimensions; "
              .. "or a "
-             .. "list of vectors of positions", default = 1 },
-           { "dims", "dim", "dimensions; default: all", optional = true },
-           { "int", "edge_order", "1, or 2: use three values at the edges", default = 1 } },
+             .. "list of vectors of positions", default = 1},
+           {"dims", "dim", "dimensions; default: all", optional = true},
+           {"int", "edge_order", "1, or 2: use three values at the edges", default = 1}},
   run = function(input, spacing, dim, edge_order)
     local n, list = input:dim(), {}
     if edge_order ~= 1 and edge_order ~= 2 then
       refuse("gradient", "edge_order", "1 or 2 is needed", edge_order, "E_DOMAIN")
     end
-    if type(dim) == "number" then dim = { dim } end
+    if type(dim) == "number" then dim = {dim} end
     if dim == nil then
       dim = {}
       for d = 1, n do dim[d] = d end
@@ -178,8 +178,8 @@ calculus.logcumsumexp = define {
   name = "logcumsumexp",
   doc = "The logarithm of the running sum of exp(x) along a dimension, computed without overflow.",
   examples = "moth.randn(2, 3), 2\nmoth.randn(3, 2), 1",
-  args = { { "tensor", "input", "float tensor of any shape" },
-           { "dim", "dim", "dimension of the running sum" } },
+  args = {{"tensor", "input", "float tensor of any shape"},
+           {"dim", "dim", "dimension of the running sum"}},
   scoped = true,
   run = function(input, dim)
     if not input:is_floating_point() then
@@ -191,7 +191,7 @@ calculus.logcumsumexp = define {
       local most = x:detach():cummax(dim):clamp(-largest, largest) -- finite, for differences
       local n = x:size(dim)
       local before = most:narrow(dim, 1, n - 1)
-      before = ops.cat({ most:narrow(dim, 1, 1), before }, dim)
+      before = ops.cat({most:narrow(dim, 1, 1), before}, dim)
       return most + ops.recur((x - most):exp(), (before - most):exp(), dim, false):log()
     end))
   end,

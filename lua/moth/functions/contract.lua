@@ -154,7 +154,7 @@ local function diagonals(x, labels, k)
     end
     d = d + 1
   end
-  return { x = x, labels = labels }
+  return {x = x, labels = labels}
 end
 
 -- Sums over the labels that are not in `keep`.
@@ -164,7 +164,7 @@ local function sum_lone(operand, keep)
     if keep[c] then left[#left + 1] = c else dims[#dims + 1] = d end
   end
   if #dims == 0 then return operand end
-  return { x = operand.x:sum(dims), labels = left }
+  return {x = operand.x:sum(dims), labels = left}
 end
 
 -- Removes a shared label that has size 1 only in `a`: the result has the other operand's size.
@@ -173,9 +173,9 @@ local function drop_ones(a, b)
   for d = #a.labels, 1, -1 do
     local e = other[a.labels[d]]
     if e and a.x:size(d) == 1 and b.x:size(e) ~= 1 then
-      local labels = { unpack(a.labels) }
+      local labels = {unpack(a.labels)}
       table.remove(labels, d)
-      a = { x = a.x:squeeze(d), labels = labels }
+      a = {x = a.x:squeeze(d), labels = labels}
     end
   end
   return a
@@ -204,7 +204,7 @@ end
 
 local function join(...)
   local list = {}
-  for _, part in ipairs { ... } do
+  for _, part in ipairs {...} do
     for _, c in ipairs(part) do list[#list + 1] = c end
   end
   return list
@@ -214,7 +214,7 @@ end
 local function pair(a, b, keep)
   a, b = drop_ones(a, b), drop_ones(b, a)
   local in_a, in_b = set(a.labels), set(b.labels)
-  local keep_a, keep_b = setmetatable({}, { __index = keep }), setmetatable({}, { __index = keep })
+  local keep_a, keep_b = setmetatable({}, {__index = keep}), setmetatable({}, {__index = keep})
   for c in pairs(in_b) do keep_a[c] = true end
   for c in pairs(in_a) do keep_b[c] = true end
   a, b = sum_lone(a, keep_a), sum_lone(b, keep_b)
@@ -231,29 +231,29 @@ local function pair(a, b, keep)
   local m, rows = extent(a, left)
   local n, columns = extent(b, right)
   if #inside == 0 then
-    local x = arrange(a, { batch, left }):reshape(join(shared, rows, lib.filled(#right, 1)))
-    local y = arrange(b, { batch, right }):reshape(join(shared, lib.filled(#left, 1), columns))
-    return { x = x * y, labels = labels }
+    local x = arrange(a, {batch, left}):reshape(join(shared, rows, lib.filled(#right, 1)))
+    local y = arrange(b, {batch, right}):reshape(join(shared, lib.filled(#left, 1), columns))
+    return {x = x * y, labels = labels}
   end
   local k = extent(a, inside)
-  local x = arrange(a, { batch, left, inside }):reshape(join(shared, { m, k }))
-  local y = arrange(b, { batch, inside, right }):reshape(join(shared, { k, n }))
-  return { x = x:matmul(y):reshape(join(shared, rows, columns)), labels = labels }
+  local x = arrange(a, {batch, left, inside}):reshape(join(shared, {m, k}))
+  local y = arrange(b, {batch, inside, right}):reshape(join(shared, {k, n}))
+  return {x = x:matmul(y):reshape(join(shared, rows, columns)), labels = labels}
 end
 
 local function run(equation, operands)
   local inputs, output = plan(equation, operands)
   local keep = set(output)
-  local needed, after = {}, setmetatable({}, { __index = keep })
+  local needed, after = {}, setmetatable({}, {__index = keep})
   for k = #inputs, 1, -1 do -- needed[k]: the labels of the result and of operands after k
     needed[k] = after
-    after = setmetatable(set(inputs[k]), { __index = after })
+    after = setmetatable(set(inputs[k]), {__index = after})
   end
   local current = sum_lone(diagonals(operands[1], inputs[1], 1), needed[1])
   for k = 2, #operands do
     current = pair(current, diagonals(operands[k], inputs[k], k), needed[k])
   end
-  return arrange(current, { output })
+  return arrange(current, {output})
 end
 
 local fixed = define {
@@ -266,9 +266,9 @@ local fixed = define {
     .. "'...ij,...jk', {moth.randn(5, 2, 3), moth.randn(3, 4)}\n"
     .. "'ii->i', moth.randn(3, 3)",
   args = {
-    { "string", "equation", "labels of each operand, separated by commas, then -> and the "
-      .. "result's" },
-    { "tensors", "operands", "the operands, as arguments or in a list" },
+    {"string", "equation", "labels of each operand, separated by commas, then -> and the "
+      .. "result's"},
+    {"tensors", "operands", "the operands, as arguments or in a list"},
   },
   scoped = true,
   run = run,
@@ -277,9 +277,9 @@ local fixed = define {
 --- moth.einsum(equation, a, b, ...) or moth.einsum(equation, {a, b, ...}).
 function contract.einsum(equation, first, ...)
   if lib.is_plain(equation) and lib.istensor(equation[2]) then
-    first, equation = { unpack(equation, 2) }, equation[1]
+    first, equation = {unpack(equation, 2)}, equation[1]
   elseif lib.istensor(first) then
-    first = { first, ... }
+    first = {first, ...}
   end
   return (fixed(equation, first))
 end
@@ -303,9 +303,9 @@ local function read_dims(a, b, dims)
     wrong("a number or two lists of dimensions are needed, got " .. errors.describe(dims),
       "E_TYPE")
   end
-  for side, x in ipairs { a, b } do
+  for side, x in ipairs {a, b} do
     local list, seen = side == 1 and p or q, {}
-    local given = type(dims[side]) == "table" and dims[side] or { dims[side] }
+    local given = type(dims[side]) == "table" and dims[side] or {dims[side]}
     for i, d in ipairs(given) do
       if type(d) ~= "number" or d % 1 ~= 0 or d == 0 or math.abs(d) > x:dim() then
         wrong(("%s is not a dimension of %s"):format(tostring(d), errors.describe(x)), "E_INDEX")
@@ -329,7 +329,7 @@ local function labels_except(x, dims, letter)
       free[#free + 1] = labels[d]
     end
   end
-  return { x = x, labels = labels }, free
+  return {x = x, labels = labels}, free
 end
 
 -- Returns the product as a product of two matrices, if the summed dimensions are the last of `a`
@@ -363,10 +363,10 @@ contract.tensordot = define {
   examples = "moth.randn(2, 3, 4), moth.randn(3, 4, 5)\n"
     .. "moth.randn(2, 3), moth.randn(4, 2), {dims = {{1}, {2}}}",
   args = {
-    { "tensor", "a", "first tensor" },
-    { "tensor", "b", "second tensor" },
-    { "any", "dims", "a number: the last of `a`, the first of `b`; or {dims of a, dims of b}",
-      default = 2 },
+    {"tensor", "a", "first tensor"},
+    {"tensor", "b", "second tensor"},
+    {"any", "dims", "a number: the last of `a`, the first of `b`; or {dims of a, dims of b}",
+      default = 2},
   },
   scoped = true,
   run = function(a, b, dims)
@@ -383,7 +383,7 @@ contract.tensordot = define {
     local left, rows = labels_except(a, p, "a")
     local right, columns = labels_except(b, q, "b")
     local output = join(rows, columns)
-    return (arrange(pair(left, right, set(output)), { output }))
+    return (arrange(pair(left, right, set(output)), {output}))
   end,
 }
 

@@ -13,9 +13,9 @@ local function refuse(fname, arg, wanted, got, code)
 end
 
 local WHERE = {
-  { "dtype", "dtype", "element type; default: the default dtype", optional = true },
-  { "device", "device", "the result's device", optional = true },
-  { "bool", "requires_grad", "does the result require a gradient?", default = false },
+  {"dtype", "dtype", "element type; default: the default dtype", optional = true},
+  {"device", "device", "the result's device", optional = true},
+  {"bool", "requires_grad", "does the result require a gradient?", default = false},
 }
 
 --- moth.logspace(start, stop, steps, base): from base^start to base^stop.
@@ -24,10 +24,10 @@ creation.logspace = define {
   doc = "Powers of `base` whose exponents are evenly spaced from `start` to `stop`.",
   examples = "0, 2, 3\n1, 4, 4, {base = 2, dtype = moth.float64, requires_grad = true}",
   args = {
-    { "float", "start", "first exponent", single = true },
-    { "float", "stop", "last exponent", single = true },
-    { "int", "steps", "number of values" },
-    { "float", "base", "base of the powers", default = 10 },
+    {"float", "start", "first exponent", single = true},
+    {"float", "stop", "last exponent", single = true},
+    {"int", "steps", "number of values"},
+    {"float", "base", "base of the powers", default = 10},
     WHERE[1], WHERE[2], WHERE[3],
   },
   scoped = true,
@@ -48,12 +48,12 @@ local function triangle(name, upper, which)
     examples = "3, 3\n2, 4, {offset = 1}",
     outputs = "positions",
     args = {
-      { "int", "row", "rows of the matrix" },
-      { "int", "col", "columns" },
-      { "int", "offset", "the diagonal that bounds it: above the main diagonal if positive",
-        default = 0 },
-      { "dtype", "dtype", "element type; default: int64", optional = true },
-      { "device", "device", "the result's device", optional = true },
+      {"int", "row", "rows of the matrix"},
+      {"int", "col", "columns"},
+      {"int", "offset", "the diagonal that bounds it: above the main diagonal if positive",
+        default = 0},
+      {"dtype", "dtype", "element type; default: int64", optional = true},
+      {"device", "device", "the result's device", optional = true},
     },
     scoped = true,
     run = function(row, col, offset, dtype, device)
@@ -72,9 +72,9 @@ creation.vander = define {
   doc = "The powers of the elements of a vector as columns of a matrix.",
   examples = "moth.rand(3)  -- domain: positive\n"
     .. "moth.rand(3), {N = 4, increasing = true}  -- domain: positive",
-  args = { { "tensor", "x", "a vector" },
-           { "int", "N", "number of powers; default: the number of elements", optional = true },
-           { "bool", "increasing", "increasing powers?", default = false } },
+  args = {{"tensor", "x", "a vector"},
+           {"int", "N", "number of powers; default: the number of elements", optional = true},
+           {"bool", "increasing", "increasing powers?", default = false}},
   run = function(x, count, increasing)
     if x:dim() ~= 1 then refuse("vander", "x", "a vector is needed", x) end
     local powers = require("moth.linalg.matfun").vander(x, count)
@@ -87,8 +87,8 @@ creation.diagflat = define {
   name = "diagflat",
   doc = "A matrix of zeros with all elements of a tensor, in order, on a diagonal.",
   examples = "moth.randn(3)\nmoth.randn(2, 2), {offset = -1}",
-  args = { { "tensor", "input", "tensor of any shape" },
-           { "int", "offset", "the diagonal; positive: above the main diagonal", default = 0 } },
+  args = {{"tensor", "input", "tensor of any shape"},
+           {"int", "offset", "the diagonal; positive: above the main diagonal", default = 0}},
   run = function(input, offset) return (input:flatten():diag(offset)) end,
 }
 

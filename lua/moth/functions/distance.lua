@@ -22,7 +22,7 @@ local function recorded(a, b)
   return require("moth.autograd").is_grad_enabled() and (a.requires_grad or b.requires_grad)
 end
 
-local function squares(x) return x:square():sum(-1, { keepdim = true }) end
+local function squares(x) return x:square():sum(-1, {keepdim = true}) end
 
 -- Returns true if these sums of squares can neither overflow nor underflow. On a GPU the check
 -- would synchronize, so that it returns false there.
@@ -44,8 +44,8 @@ local function euclidean(a, b)
     a, b = a / most, b / most
     p, q = squares(a), squares(b)
   end
-  local square = ops.cat({ a * -2, p, ops.ones_like(p) }, -1)
-    :matmul(ops.cat({ b, ops.ones_like(q), q }, -1):transpose(-1, -2))
+  local square = ops.cat({a * -2, p, ops.ones_like(p)}, -1)
+    :matmul(ops.cat({b, ops.ones_like(q), q}, -1):transpose(-1, -2))
   if not recorded(a, b) then
     local y = square:clamp_(0):sqrt_()
     return most and y:mul_(most) or y
@@ -95,7 +95,7 @@ local function exactly(f, a, b)
   local autocast = require "moth.amp.autocast"
   if not autocast.is_autocast_enabled() then return (f(a, b)) end
   local function wide(x) return x.dtype == require("moth").float64 and x or x:float() end
-  return (autocast.autocast(a.device.type, { enabled = false }, f, wide(a), wide(b)))
+  return (autocast.autocast(a.device.type, {enabled = false}, f, wide(a), wide(b)))
 end
 
 --- moth.cdist(x1, x2, p): x1 (..., P, M), x2 (..., R, M) -> (..., P, R).
@@ -107,12 +107,12 @@ distance.cdist = define {
     .. "moth.randn(3, 2), moth.randn(4, 2), "
     .. "{compute_mode = 'use_mm_for_euclid_dist'}",
   args = {
-    { "tensor", "x1", "rows, (..., P, M)" },
-    { "tensor", "x2", "rows, (..., R, M)" },
-    { "float", "p", "the order of the norm", default = 2 },
-    { "enum", "compute_mode", "does p = 2 use a matrix product, which is faster and less "
-      .. "exact", choices = { "use_mm_for_euclid_dist_if_necessary",
-      "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist" } },
+    {"tensor", "x1", "rows, (..., P, M)"},
+    {"tensor", "x2", "rows, (..., R, M)"},
+    {"float", "p", "the order of the norm", default = 2},
+    {"enum", "compute_mode", "does p = 2 use a matrix product, which is faster and less "
+      .. "exact", choices = {"use_mm_for_euclid_dist_if_necessary",
+      "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"}},
   },
   scoped = true,
   run = function(x1, x2, p, mode)
@@ -142,15 +142,15 @@ distance.pdist = define {
   name = "pdist",
   doc = "The p-norm distances between all pairs of rows of a matrix: 1 and 2, 1 and 3, ...",
   examples = "moth.randn(4, 3)\nmoth.randn(3, 2), {p = 3}",
-  args = { { "tensor", "input", "rows, (N, M)" },
-           { "float", "p", "the order of the norm", default = 2 } },
+  args = {{"tensor", "input", "rows, (N, M)"},
+           {"float", "p", "the order of the norm", default = 2}},
   scoped = true,
   run = function(input, p)
     if input:dim() ~= 2 then refuse("pdist", "input", "(N, M) is needed", input) end
     if not (p >= 0) then refuse("pdist", "p", "a number from 0 on is needed", p, "E_DOMAIN") end
     local n = input:size(1)
     if n < 2 then
-      return (require("moth.autograd.attach").attach(input:new_zeros { 0 }, input))
+      return (require("moth.autograd.attach").attach(input:new_zeros {0}, input))
     end
     if distance.has_kernel(input, p) then
       return (bind.under("pdist").distances(input, nil, p))
@@ -164,7 +164,7 @@ distance.pdist = define {
       end
       return (ops.cat(parts, 1))
     end
-    local at = require("moth.functions.creation").triu_indices(n, n, 1, { device = input.device })
+    local at = require("moth.functions.creation").triu_indices(n, n, 1, {device = input.device})
     local apart = input:index_select(1, at[1]) - input:index_select(1, at[2])
     return (apart:norm(p, 2))
   end,
@@ -177,10 +177,10 @@ local function renormed(name)
     doc = "Scales each slice along `dim` whose p-norm is above `maxnorm` to that norm"
       .. (name == "renorm_" and ", in place." or "."),
     examples = "moth.randn(2, 3), 2, 1, 0.5",
-    args = { { "tensor", "input", "tensor of any shape" },
-             { "float", "p", "the order of the norm, above 0" },
-             { "dim", "dim", "each position of this dimension is a slice" },
-             { "float", "maxnorm", "the largest norm that is not scaled" } },
+    args = {{"tensor", "input", "tensor of any shape"},
+             {"float", "p", "the order of the norm, above 0"},
+             {"dim", "dim", "each position of this dimension is a slice"},
+             {"float", "maxnorm", "the largest norm that is not scaled"}},
     scoped = true,
     run = function(input, p, dim, maxnorm)
       local n, others = input:dim(), {}

@@ -14,8 +14,8 @@ local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
-local INPUT = { "tensor", "input", "tensor of any shape" }
-local DIM = { "dim", "dim", "the dimension of the positions" }
+local INPUT = {"tensor", "input", "tensor of any shape"}
+local DIM = {"dim", "dim", "the dimension of the positions"}
 
 -- ---- nonzero, where ----
 
@@ -35,8 +35,8 @@ indexing.nonzero = define {
   examples = "moth.tensor{{0, 1}, {2, 0}}\nmoth.tensor{{0, 1}, {2, 0}}, {as_tuple = true}",
   outputs = "positions",
   args = {
-    { "tensor", "input", "tensor to search" },
-    { "bool", "as_tuple", "return a list with one vector for each dimension", default = false },
+    {"tensor", "input", "tensor to search"},
+    {"bool", "as_tuple", "return a list with one vector for each dimension", default = false},
   },
   run = function(input, tuple)
     if tuple then
@@ -53,18 +53,18 @@ indexing.where = define {
     .. "condition: the positions where it is true, a list with one vector for each dimension.",
   examples = "moth.tensor{true, false}, moth.randn(2), 0\nmoth.tensor{true, false}",
   args = {
-    { "tensor", "condition", "true where the result is `input`: a bool tensor" },
-    { "tensor", "input", "values where the condition is true", numbers = true, optional = true },
-    { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true,
-      optional = true },
-    { "tensor", "out", "tensor for the result", optional = true },
+    {"tensor", "condition", "true where the result is `input`: a bool tensor"},
+    {"tensor", "input", "values where the condition is true", numbers = true, optional = true},
+    {"tensor", "other", "values elsewhere; all three are broadcast", numbers = true,
+      optional = true},
+    {"tensor", "out", "tensor for the result", optional = true},
   },
   run = function(condition, input, other, out)
     if type(input) == "nil" and type(other) == "nil" then
       return (as_tuple(condition))
     end
     if type(out) == "nil" then return (bind.ops.where(condition, input, other)) end
-    return (bind.ops.where(condition, input, other, { out = out }))
+    return (bind.ops.where(condition, input, other, {out = out}))
   end,
 }
 
@@ -74,9 +74,9 @@ indexing.where_method = define {
   doc = "The elements of the input where a condition is true, of another tensor elsewhere.",
   examples = "moth.randn(2), moth.tensor{true, false}, 0",
   args = {
-    { "tensor", "input", "values where the condition is true" },
-    { "tensor", "condition", "a bool tensor" },
-    { "tensor", "other", "values elsewhere; all three are broadcast", numbers = true },
+    {"tensor", "input", "values where the condition is true"},
+    {"tensor", "condition", "a bool tensor"},
+    {"tensor", "other", "values elsewhere; all three are broadcast", numbers = true},
   },
   run = function(input, condition, other)
     return (bind.ops.where(condition, input, other))
@@ -91,10 +91,10 @@ indexing.unfold_method = define {
   doc = "A view of the windows of a dimension; the last dimension is the position in a window.",
   examples = "moth.randn(2, 7), 2, 3, 2\nmoth.randn(4, 3), 1, 2, 1",
   args = {
-    { "tensor", "input", "tensor of any shape" },
-    { "dim", "dimension", "dimension of the windows" },
-    { "int", "size", "positions in a window" },
-    { "int", "step", "distance between windows" },
+    {"tensor", "input", "tensor of any shape"},
+    {"dim", "dimension", "dimension of the windows"},
+    {"int", "size", "positions in a window"},
+    {"int", "step", "distance between windows"},
   },
   run = function(input, dimension, size, step)
     return (unfold.unfold_dim(input, dimension, size, step))
@@ -107,8 +107,8 @@ indexing.unravel_index = define {
   doc = "Converts positions in a flattened tensor to positions along each dimension of the tensor.",
   examples = "moth.tensor{1LL, 6LL}, {2, 3}",
   outputs = "list",
-  args = { { "tensor", "indices", "positions, an integer tensor of any shape" },
-           { "shape", "shape", "the sizes of the tensor" } },
+  args = {{"tensor", "indices", "positions, an integer tensor of any shape"},
+           {"shape", "shape", "the sizes of the tensor"}},
   run = function(indices, shape)
     if indices:is_floating_point() then
       refuse("unravel_index", "indices", "an integer tensor is needed", indices, "E_DTYPE")
@@ -123,7 +123,7 @@ indexing.unravel_index = define {
     end
     for d = #shape, 1, -1 do
       list[d] = left % shape[d] + 1
-      left = left:div(shape[d], { rounding_mode = "floor" })
+      left = left:div(shape[d], {rounding_mode = "floor"})
     end
     return list
   end,
@@ -134,8 +134,8 @@ indexing.narrow_copy = define {
   name = "narrow_copy",
   doc = "A copy of the positions from `start` on along a dimension.",
   examples = "moth.randn(2, 5), 2, 2, 3",
-  args = { INPUT, { "dim", "dim", "dimension" }, { "position", "start", "first position" },
-           { "int", "length", "number of positions" } },
+  args = {INPUT, {"dim", "dim", "dimension"}, {"position", "start", "first position"},
+           {"int", "length", "number of positions"}},
   run = function(input, dim, start, length) return (input:narrow(dim, start, length):clone()) end,
 }
 
@@ -144,7 +144,7 @@ indexing.narrow_copy = define {
 -- Defines `name` and its in-place form name_. run(name, write, ...) computes the result in the
 -- tensor `write`.
 local function both(name, doc, examples, args, run)
-  for _, shown in ipairs { name, name .. "_" } do
+  for _, shown in ipairs {name, name .. "_"} do
     local inplace = shown ~= name
     local function write(input, y) return inplace and input:copy_(y) or y end
     --- x:index_reduce(...), x:index_reduce_(...) and so on.
@@ -165,11 +165,11 @@ both("index_reduce", "The slices at positions along a dimension, reduced with th
   .. "  -- domain: positive\n"
   .. "moth.ones(2, 3), 2, moth.tensor{3LL, 1LL}, moth.rand(2, 2), 'mean', {include_self = false}"
   .. "  -- domain: positive", {
-    INPUT, DIM, { "tensor", "index", "positions, a vector" },
-    { "tensor", "source", "a slice for each position, along the same dimension" },
-    { "enum", "reduce", "the reduction", choices = { "prod", "mean", "amax", "amin" },
-      required = true },
-    { "bool", "include_self", "include the old values in the reduction?", default = true },
+    INPUT, DIM, {"tensor", "index", "positions, a vector"},
+    {"tensor", "source", "a slice for each position, along the same dimension"},
+    {"enum", "reduce", "the reduction", choices = {"prod", "mean", "amax", "amin"},
+      required = true},
+    {"bool", "include_self", "include the old values in the reduction?", default = true},
   }, function(name, input, dim, index, source, reduce, include_self)
     if input:dim() == 0 and source:dim() == 0 and index:numel() == 1 then
       return (ops.scatter_reduce(input, dim, index:reshape {}, source, reduce, include_self))
@@ -192,7 +192,7 @@ both("index_reduce", "The slices at positions along a dimension, reduced with th
 
 -- ---- scatter ----
 
-for _, name in ipairs { "scatter", "scatter_" } do
+for _, name in ipairs {"scatter", "scatter_"} do
   local own, under = bind.as(name, name), name:match "_$" or ""
   local add = bind.as("scatter_add" .. under, name)
   local multiply = bind.as("scatter_reduce" .. under, name)
@@ -207,14 +207,14 @@ for _, name in ipairs { "scatter", "scatter_" } do
       .. "moth.randn(3), 1, moth.tensor{2LL, 2LL}, moth.randn(2), {reduce = 'add'}\n"
       .. "moth.randn(3), 1, {2}, {value = 2, reduce = 'multiply'}",
     args = {
-      { "tensor", "input", "tensor to change" },
-      { "dim", "dim", "the dimension of the positions" },
-      { "index", "index", "positions" },
-      { "tensor", "src", "values, at least as large as `index`; or one number", numbers = true,
-        optional = true },
-      { "enum", "reduce", "combine the values with the input's element; default: "
-        .. "one value replaces it", choices = { "add", "multiply" }, optional = true },
-      { "tensor", "value", "one number, instead of src", numbers = true, optional = true },
+      {"tensor", "input", "tensor to change"},
+      {"dim", "dim", "the dimension of the positions"},
+      {"index", "index", "positions"},
+      {"tensor", "src", "values, at least as large as `index`; or one number", numbers = true,
+        optional = true},
+      {"enum", "reduce", "combine the values with the input's element; default: "
+        .. "one value replaces it", choices = {"add", "multiply"}, optional = true},
+      {"tensor", "value", "one number, instead of src", numbers = true, optional = true},
     },
     run = function(input, dim, index, src, reduce, value)
       if type(src) == "nil" then src = value end
@@ -226,7 +226,7 @@ for _, name in ipairs { "scatter", "scatter_" } do
         index = require("moth.tensor.create").integers(index, name, "index")
       end
       if not lib.istensor(src) then
-        src = ops.full({ unpack(index.shape) }, src, input.dtype, input.device)
+        src = ops.full({unpack(index.shape)}, src, input.dtype, input.device)
       end
       if reduce == "add" then return (add(input, dim, index, src)) end
       return (multiply(input, dim, index, src, "prod"))
@@ -235,16 +235,16 @@ for _, name in ipairs { "scatter", "scatter_" } do
 end
 
 local placed = {}
-for _, name in ipairs { "put", "put_" } do
-  placed[name] = bind.as("index_put", name, { indices = "index", values = "source" })
+for _, name in ipairs {"put", "put_"} do
+  placed[name] = bind.as("index_put", name, {indices = "index", values = "source"})
 end
 
 both("put", "Elements at positions of the flattened tensor, replaced",
   "moth.zeros(2, 3), moth.tensor{1LL, 6LL}, moth.randn(2)\n"
   .. "moth.zeros(2, 3), moth.tensor{5LL, 5LL}, moth.randn(2), {accumulate = true}", {
-    INPUT, { "tensor", "index", "positions" },
-    { "tensor", "source", "a number for each position" },
-    { "bool", "accumulate", "add to the old value?", default = false },
+    INPUT, {"tensor", "index", "positions"},
+    {"tensor", "source", "a number for each position"},
+    {"bool", "accumulate", "add to the old value?", default = false},
   }, function(name, input, index, source, accumulate)
     if source:numel() ~= index:numel() then
       refuse(name, "source", ("%d numbers are needed"):format(index:numel()), source)
@@ -252,7 +252,7 @@ both("put", "Elements at positions of the flattened tensor, replaced",
     if index:is_floating_point() then
       refuse(name, "index", "integers are needed as positions", index, "E_DTYPE")
     end
-    local flat = placed[name](input:reshape(-1), { index:reshape(-1) }, source:reshape(-1),
+    local flat = placed[name](input:reshape(-1), {index:reshape(-1)}, source:reshape(-1),
       accumulate)
     return (flat:reshape(input.shape))
   end)
@@ -263,12 +263,12 @@ indexing.slice_scatter = define {
   doc = "A copy of the input in which another tensor replaces a range of positions of a dimension.",
   examples = "moth.zeros(4, 3), moth.randn(2, 3), {start = 2, stop = 3}\n"
     .. "moth.zeros(2, 5), moth.randn(2, 3), 2, 1, 5, 2",
-  args = { INPUT, { "tensor", "src", "the replacement" },
-           { "dim", "dim", "the range's dimension", default = 1 },
-           { "position", "start", "its first position", default = 1 },
-           { "position", "stop", "its last position; default: the dimension's last",
-             optional = true },
-           { "int", "step", "distance between its positions", default = 1 } },
+  args = {INPUT, {"tensor", "src", "the replacement"},
+           {"dim", "dim", "the range's dimension", default = 1},
+           {"position", "start", "its first position", default = 1},
+           {"position", "stop", "its last position; default: the dimension's last",
+             optional = true},
+           {"int", "step", "distance between its positions", default = 1}},
   run = function(input, src, dim, start, stop, step)
     local d = errors.dim("slice_scatter", "dim", dim, input:dim())
     local n = input:size(d)
@@ -281,7 +281,7 @@ indexing.slice_scatter = define {
     end
     local count = math.max(math.floor((stop - start) / step) + 1, 0)
     local y = input:clone()
-    local shape, stride = { unpack(y.shape) }, y:stride()
+    local shape, stride = {unpack(y.shape)}, y:stride()
     local offset = y:storage_offset() + (start - 1) * stride[d]
     shape[d], stride[d] = count, stride[d] * step
     local fits = src:dim() == #shape
@@ -311,9 +311,9 @@ indexing.select_scatter = define {
   name = "select_scatter",
   doc = "A copy of the input in which another tensor replaces one position of a dimension.",
   examples = "moth.randn(2, 3), moth.randn(2), 2, 1\nmoth.randn(2, 3), moth.randn(3), 1, -1",
-  args = { { "tensor", "input", "tensor of any shape" },
-           { "tensor", "src", "the replacement" },
-           { "dim", "dim", "dimension to select from" }, { "position", "index", "position" } },
+  args = {{"tensor", "input", "tensor of any shape"},
+           {"tensor", "src", "the replacement"},
+           {"dim", "dim", "dimension to select from"}, {"position", "index", "position"}},
   run = function(input, src, dim, index)
     return (replaced("select_scatter", input, src, function(y) return (y:select(dim, index)) end))
   end,
@@ -325,11 +325,11 @@ indexing.diagonal_scatter = define {
   doc = "A copy of the input in which another tensor replaces a diagonal.",
   examples = "moth.randn(3, 3), moth.randn(3)\n"
     .. "moth.randn(2, 3, 4), moth.randn(3, 2), {offset = 1, dim1 = 1, dim2 = 3}",
-  args = { { "tensor", "input", "tensor of two dimensions or more" },
-           { "tensor", "src", "the replacement" },
-           { "int", "offset", "the diagonal; positive: above the main diagonal", default = 0 },
-           { "dim", "dim1", "dimension of its rows", default = 1 },
-           { "dim", "dim2", "dimension of its columns", default = 2 } },
+  args = {{"tensor", "input", "tensor of two dimensions or more"},
+           {"tensor", "src", "the replacement"},
+           {"int", "offset", "the diagonal; positive: above the main diagonal", default = 0},
+           {"dim", "dim1", "dimension of its rows", default = 1},
+           {"dim", "dim2", "dimension of its columns", default = 2}},
   run = function(input, src, offset, dim1, dim2)
     return (replaced("diagonal_scatter", input, src,
       function(y) return (y:diagonal(offset, dim1, dim2)) end))
@@ -342,10 +342,10 @@ indexing.fill_diagonal_ = define {
   doc = "Writes one value along the main diagonal.",
   examples = "moth.zeros(3, 3), 1\nmoth.zeros(7, 3), 1, {wrap = true}",
   args = {
-    { "tensor", "input", "a matrix, or a tensor of equal sizes" },
-    { "scalar", "fill_value", "the value" },
-    { "bool", "wrap", "repeat, after a gap of one row, below the square part of a tall "
-      .. "matrix?", default = false },
+    {"tensor", "input", "a matrix, or a tensor of equal sizes"},
+    {"scalar", "fill_value", "the value"},
+    {"bool", "wrap", "repeat, after a gap of one row, below the square part of a tall "
+      .. "matrix?", default = false},
   },
   run = function(input, value, wrap)
     local ndim, least, step = input:dim(), math.huge, 0
@@ -370,7 +370,7 @@ indexing.fill_diagonal_ = define {
         part:diagonal():fill_(value)
       end
     else
-      input:as_strided({ least }, { step }, input:storage_offset()):fill_(value)
+      input:as_strided({least}, {step}, input:storage_offset()):fill_(value)
     end
     return input
   end,

@@ -39,8 +39,8 @@ local function windows(x, n, k, stride, dilation)
   for d = 1, n do
     x = x:unfold(first + d, dilation[d] * (k[d] - 1) + 1, stride[d])
   end
-  local key = { "..." }
-  for d = 1, n do key[d + 1] = { 1, -1, dilation[d] } end
+  local key = {"..."}
+  for d = 1, n do key[d + 1] = {1, -1, dilation[d]} end
   return x[key]
 end
 
@@ -57,7 +57,7 @@ local function convolved(x, w, n, stride, dilation, groups)
     local filters = w:narrow(1, (g - 1) * channels + 1, channels):reshape(channels, -1)
     local seen = windows(part, n, k, stride, dilation):movedim(2,
       n + 2) -- channels, then the filter
-    local shape = { unpack(seen.shape, 1, n + 1) }
+    local shape = {unpack(seen.shape, 1, n + 1)}
     seen = seen:reshape(-1, filters:size(2)):matmul(filters:t())
     shape[#shape + 1] = channels
     y[g] = seen:reshape(shape):movedim(-1, 2)
@@ -114,10 +114,10 @@ local function conv_transpose(sig, x, w, bias, stride, padding, output_padding, 
   local finish
   x, finish = batch_of(n, x, bias)
   if x:size(2) ~= w:size(1) then return nil end
-  local shape, key, flips, before, after = { x:size(1), x:size(2) }, { "..." }, {}, {}, {}
+  local shape, key, flips, before, after = {x:size(1), x:size(2)}, {"..."}, {}, {}, {}
   for d = 1, n do
     shape[2 + d] = (x:size(2 + d) - 1) * stride[d] + 1
-    key[d + 1], flips[d] = { 1, -1, stride[d] }, 2 + d
+    key[d + 1], flips[d] = {1, -1, stride[d]}, 2 + d
     before[d] = dilation[d] * (w:size(2 + d) - 1) - padding[d]
     after[d] = before[d] + output_padding[d]
   end
@@ -173,7 +173,7 @@ local function avg_pool(sig, input, kernel, step, border, ceil_mode, count_inclu
   end
   local total, count = sums(input, 0), divisor
   if type(count) ~= "number" then
-    local shape = { unpack(input.shape, input:dim() - n + 1) }
+    local shape = {unpack(input.shape, input:dim() - n + 1)}
     local inside = ops.ones(shape, types.int64, input.device)
     if count_include_pad ~= false then
       local border_of = {}
@@ -186,7 +186,7 @@ local function avg_pool(sig, input, kernel, step, border, ceil_mode, count_inclu
       count = sums(inside, 0)
     end
   end
-  return (total:div(count, { rounding_mode = "trunc" }):to(input.dtype))
+  return (total:div(count, {rounding_mode = "trunc"}):to(input.dtype))
 end
 
 local function max_pool(sig, input, kernel, step, border, dilation, ceil_mode, return_indices)
@@ -197,16 +197,16 @@ local function max_pool(sig, input, kernel, step, border, dilation, ceil_mode, r
   local least = require("moth.tensor.types").iinfo(input.dtype).min
   local function seen(x, value)
     local y = windows(padded(x, n, padding, after, value), n, k, stride, spread)
-    local shape = { unpack(y.shape, 1, y:dim() - n) }
+    local shape = {unpack(y.shape, 1, y:dim() - n)}
     shape[#shape + 1] = -1
     return (y:reshape(shape))
   end
   local y, at = seen(input, least):max(-1)
   if not return_indices then return y end
-  local shape, total = { unpack(input.shape, input:dim() - n + 1) }, 1
+  local shape, total = {unpack(input.shape, input:dim() - n + 1)}, 1
   for d = 1, n do total = total * shape[d] end
   local places = seen(ops.arange(1, total + 1, 1, types.int64, input.device):reshape(shape), 1)
-  local of_each = { unpack(y.shape) }
+  local of_each = {unpack(y.shape)}
   of_each[#of_each + 1] = -1
   return y, (places:expand(of_each):gather(-1, at:unsqueeze(-1)):squeeze(-1))
 end
@@ -218,7 +218,7 @@ local BYTE = types.uint8
 -- Runs the op on bytes and converts its result to bool.
 local function through_bytes(sig, x, ...)
   if not is_bool(x) then return nil end
-  local rest, n = { ... }, select("#", ...)
+  local rest, n = {...}, select("#", ...)
   for i = 1, n do
     if is_bool(rest[i]) then rest[i] = rest[i]:to(BYTE) elseif istensor(rest[i])
       and rest[i].dtype.is_floating_point then return nil end
@@ -262,7 +262,7 @@ local function is_integer(v) return type(v) ~= "number" or v % 1 == 0 end
 local function clamp(sig, x, low, high)
   if not is_bool(x) then return nil end
   local to = types.bool
-  for _, v in ipairs { low or false, high or false } do
+  for _, v in ipairs {low or false, high or false} do
     if istensor(v) then
       to = require("moth.tensor.types").promote_types(to, v.dtype)
     elseif type(v) ~= "boolean" and not to.is_floating_point then
@@ -305,7 +305,7 @@ local function embedding(_, index, weight, ...)
   if lib.is_plain(index) then
     index = require("moth.tensor.create").integers(index, "embedding", "input")
   end
-  return (ops.index(weight, { index }))
+  return (ops.index(weight, {index}))
 end
 
 local function l1_loss(_, x, y, reduction)
@@ -315,7 +315,7 @@ local function l1_loss(_, x, y, reduction)
   return reduction == "sum" and apart:sum() or apart
 end
 
-local BYTE_MODES = { nearest = true, ["nearest-exact"] = true, bilinear = true, bicubic = true }
+local BYTE_MODES = {nearest = true, ["nearest-exact"] = true, bilinear = true, bicubic = true}
 
 -- Averages of bytes are bytes.
 local function interpolate(_, x, size, scale_factor, mode, ...)
@@ -326,8 +326,8 @@ end
 
 -- Of each half type: the bits of the significand with its leading 1, the smallest number and the
 -- largest number.
-local HALVES = { [types.float16] = { 11, 2 ^ -24, 65504 },
-                 [types.bfloat16] = { 8, 2 ^ -133, (2 - 2 ^ -7) * 2 ^ 127 } }
+local HALVES = {[types.float16] = {11, 2 ^ -24, 65504},
+                 [types.bfloat16] = {8, 2 ^ -133, (2 - 2 ^ -7) * 2 ^ 127}}
 
 -- Computes the neighbours of half types in float64.
 local function nextafter(_, x, y)
@@ -370,7 +370,7 @@ function integral.takes(name) return ROWS[name] ~= nil or ROWS[name:gsub("_$", "
 local function in_place(sig, x, ...)
   local bare = sig.op_name:match "^(.*[^_])_$"
   if not ROWS[bare] then return nil end
-  local y = ROWS[bare]({ op_name = bare, name = sig.name, index = sig.index }, x, ...)
+  local y = ROWS[bare]({op_name = bare, name = sig.name, index = sig.index}, x, ...)
   if y == nil or y.dtype ~= x.dtype or not (y.shape == x.shape) then return nil end
   return x:copy_(y)
 end
@@ -384,7 +384,7 @@ function integral.instead(sig, ...)
   local out = sig.index.out
   local target = out and select(out, ...)
   if target == nil or not istensor(target) then return run(sig, ...) end
-  local args = { ... }
+  local args = {...}
   args[out] = nil
   local y = run(sig, unpack(args, 1, out - 1))
   return y and require("moth.binding.out").write(sig, target, y)

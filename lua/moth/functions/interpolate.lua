@@ -55,7 +55,7 @@ local function smooth(input, size, scale_factor, mode, align_corners, recompute)
 end
 
 --- F.interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
-return { interpolate = define {
+return {interpolate = define {
   name = "interpolate",
   doc = "Resizes sequences, images or volumes to `size`, or by `scale_factor`.",
   examples = "moth.randn(2, 3, 4, 5), {scale_factor = 2}\n"
@@ -64,24 +64,24 @@ return { interpolate = define {
     .. "recompute_scale_factor = true}\n"
     .. "moth.randn(1, 2, 7, 9), {3, 4}, {mode = 'bicubic', antialias = true}",
   args = {
-    { "tensor", "input", "sequences, (N, C, L), images, (N, C, H, W), or volumes, "
-      .. "(N, C, D, H, W)" },
-    { "ints", "size", "sizes of the result: a number for all dimensions, or a list",
-      optional = true },
-    { "floats", "scale_factor", "instead of `size`: the result's size divided by the input's",
-      optional = true },
-    { "enum", "mode", "the interpolation: linear for sequences, bilinear "
-      .. "and bicubic for images, trilinear for volumes", choices = { "nearest", "linear",
-      "bilinear", "bicubic", "area", "nearest-exact", "trilinear" } },
-    { "bool", "align_corners", "align the centres of the corner elements, not the corners? "
-      .. "for linear, bilinear, bicubic, trilinear", default = false },
-    { "bool", "recompute_scale_factor", "compute positions from the sizes, not from the "
-      .. "factors?", default = false },
-    { "bool", "antialias", "average all elements that an element of a smaller image covers? for "
-      .. "bilinear, bicubic", default = false },
+    {"tensor", "input", "sequences, (N, C, L), images, (N, C, H, W), or volumes, "
+      .. "(N, C, D, H, W)"},
+    {"ints", "size", "sizes of the result: a number for all dimensions, or a list",
+      optional = true},
+    {"floats", "scale_factor", "instead of `size`: the result's size divided by the input's",
+      optional = true},
+    {"enum", "mode", "the interpolation: linear for sequences, bilinear "
+      .. "and bicubic for images, trilinear for volumes", choices = {"nearest", "linear",
+      "bilinear", "bicubic", "area", "nearest-exact", "trilinear"}},
+    {"bool", "align_corners", "align the centres of the corner elements, not the corners? "
+      .. "for linear, bilinear, bicubic, trilinear", default = false},
+    {"bool", "recompute_scale_factor", "compute positions from the sizes, not from the "
+      .. "factors?", default = false},
+    {"bool", "antialias", "average all elements that an element of a smaller image covers? for "
+      .. "bilinear, bicubic", default = false},
   },
   run = function(input, size, scale_factor, mode, align_corners, recompute, antialias)
     local f = antialias and scope.inside(smooth) or own.interpolate
     return (f(input, size, scale_factor, mode, align_corners, recompute))
   end,
-} }
+}}

@@ -39,7 +39,7 @@ for n, wider in ipairs(WIDER) do
     doc = ("A view of the tensor with at least %d dimension%s; for a list of tensors, or several "
       .. "tensors, a list of views."):format(n, n > 1 and "s" or ""),
     examples = "moth.randn(3)\nmoth.randn(2, 3)",
-    args = { { "tensor", "input", "tensor of any shape" } },
+    args = {{"tensor", "input", "tensor of any shape"}},
     run = function(input)
       return (wider(input))
     end,
@@ -48,7 +48,7 @@ for n, wider in ipairs(WIDER) do
     local several = lib.is_plain(first) and #first > 0 and next(first, #first) == nil
     if not several and select("#", ...) == 0 then return (one(first)) end
     local list = {}
-    for i, x in ipairs(several and first or { first, ... }) do list[i] = one(x) end
+    for i, x in ipairs(several and first or {first, ...}) do list[i] = one(x) end
     return list
   end
   bind.register(joining[name], bind.signature(one))
@@ -56,14 +56,14 @@ end
 
 -- ---- joining ----
 
-local TENSORS = { "tensors", "tensors", "tensors, as arguments or in a list" }
+local TENSORS = {"tensors", "tensors", "tensors, as arguments or in a list"}
 
 --- moth.column_stack(a, b, ...): a matrix whose columns are the vectors.
 joining.column_stack = define {
   name = "column_stack",
   doc = "Tensors side by side; vectors are columns.",
   examples = "moth.randn(3), moth.randn(3, 2)\n{moth.randn(2), moth.randn(2)}",
-  args = { TENSORS },
+  args = {TENSORS},
   run = function(tensors)
     local list = {}
     for i, x in ipairs(tensors) do list[i] = x:dim() < 2 and x:reshape(-1, 1) or x end
@@ -76,7 +76,7 @@ joining.block_diag = define {
   name = "block_diag",
   doc = "A matrix with the tensors along its diagonal, else 0; vectors are rows.",
   examples = "moth.randn(2, 3), moth.randn(2)\n{moth.randn(1, 1), moth.randn(2, 2)}",
-  args = { TENSORS },
+  args = {TENSORS},
   scoped = true,
   run = function(tensors)
     if #tensors == 0 then
@@ -89,7 +89,7 @@ joining.block_diag = define {
       rows[i], height, width = x, height + x:size(1), width + x:size(2)
       dtype = dtype and dtype ~= x.dtype and promote(dtype, x.dtype) or x.dtype
     end
-    local y = rows[1]:new_zeros({ height, width }, { dtype = dtype })
+    local y = rows[1]:new_zeros({height, width}, {dtype = dtype})
     local down, across = 1, 1
     for _, x in ipairs(rows) do
       local h, w = x:size(1), x:size(2)
@@ -107,7 +107,7 @@ local function in_a_row(name)
     if not lib.istensor(first) then
       return (op(first, ...))
     end
-    local tensors, rest, n = { first }, { ... }, select("#", ...)
+    local tensors, rest, n = {first}, {...}, select("#", ...)
     local given = 0
     while lib.istensor(rest[given + 1]) do
       given = given + 1
@@ -130,7 +130,7 @@ function joining.broadcast_shapes(...)
   local y = sizes.wrap {}
   for i = 1, select("#", ...) do
     local one = select(i, ...)
-    local shape = type(one) == "number" and { one } or one
+    local shape = type(one) == "number" and {one} or one
     if type(shape) ~= "table" then refuse("broadcast_shapes", "shapes", "sizes are needed", one) end
     local found = tools.broadcast_shape(y, shape)
     if not found then
@@ -153,13 +153,13 @@ joining.cartesian_prod = define {
   name = "cartesian_prod",
   doc = "All combinations of one element of each vector, as rows; the last vector changes fastest.",
   examples = "moth.randn(2), moth.randn(3)\n{moth.randn(2), moth.randn(1), moth.randn(2)}",
-  args = { TENSORS },
+  args = {TENSORS},
   scoped = true,
   run = function(tensors)
     vectors("cartesian_prod", tensors)
     if #tensors == 1 then return tensors[1] end
     local columns = {}
-    local grids = joining.meshgrid(tensors, { indexing = "ij" })
+    local grids = joining.meshgrid(tensors, {indexing = "ij"})
     for i, x in ipairs(grids) do columns[i] = x:reshape(-1) end
     return (ops.stack(columns, 2))
   end,
@@ -168,7 +168,7 @@ joining.cartesian_prod = define {
 -- Appends all selections of `left` more positions from `first` to n.
 local function choose(found, row, first, n, left, again)
   if left == 0 then
-    found[#found + 1] = { unpack(row) }
+    found[#found + 1] = {unpack(row)}
     return
   end
   for i = first, again and n or n - left + 1 do
@@ -193,10 +193,10 @@ joining.combinations = define {
   name = "combinations",
   doc = "All selections of r elements of a vector, as rows, in the vector's order.",
   examples = "moth.randn(4)\nmoth.randn(3), {r = 2, with_replacement = true}",
-  args = { { "tensor", "input", "a vector" },
-           { "int", "r", "the number of selected elements", default = 2 },
-           { "bool", "with_replacement", "may an element be selected several times?",
-             default = false } },
+  args = {{"tensor", "input", "a vector"},
+           {"int", "r", "the number of selected elements", default = 2},
+           {"bool", "with_replacement", "may an element be selected several times?",
+             default = false}},
   scoped = true,
   run = function(input, r, again)
     if input:dim() ~= 1 then refuse("combinations", "input", "a vector is needed", input) end
@@ -205,7 +205,7 @@ joining.combinations = define {
     if r == 2 and not lib.capture then -- in a captured step the sizes cannot be read
       local n = input:size(1)
       local at = require("moth.functions.creation").triu_indices(n, n, again and 0 or 1,
-                                                       { device = input.device })
+                                                       {device = input.device})
       return (input:index_select(1, at:t():reshape(-1)):reshape(-1, 2))
     end
     local rows = ways(input:size(1), r, again)
@@ -216,8 +216,8 @@ joining.combinations = define {
     local found = {}
     choose(found, {}, 1, input:size(1), r, again)
     if #found == 0 then return (input:narrow(1, 1, 0):reshape(0, r)) end
-    local at = require("moth").tensor(found, { dtype = require("moth").int64,
-                                               device = input.device })
+    local at = require("moth").tensor(found, {dtype = require("moth").int64,
+                                               device = input.device})
     return (input:index_select(1, at:reshape(-1)):reshape(#found, r))
   end,
 }
@@ -267,10 +267,10 @@ joining.tensor_split = define {
   examples = "moth.randn(5, 2), 3\nmoth.randn(2, 6), {2, 5}, {dim = 2}",
   outputs = "list",
   args = {
-    { "tensor", "input", "the tensor to split" },
-    { "any", "indices_or_sections", "number of pieces, or a list or tensor of the last "
-      .. "positions of the pieces, except the last piece" },
-    { "int", "dim", "dimension to split", default = 1 },
+    {"tensor", "input", "the tensor to split"},
+    {"any", "indices_or_sections", "number of pieces, or a list or tensor of the last "
+      .. "positions of the pieces, except the last piece"},
+    {"int", "dim", "dimension to split", default = 1},
   },
   run = function(input, sections, dim)
     local list, start = {}, 0
@@ -287,7 +287,7 @@ joining.tensor_split = define {
 }
 
 -- The number of dimensions that each function needs, and the dimension that it splits.
-local CUTS = { hsplit = { 1, 2 }, vsplit = { 2, 1 }, dsplit = { 3, 3 } }
+local CUTS = {hsplit = {1, 2}, vsplit = {2, 1}, dsplit = {3, 3}}
 for name, cut in pairs(CUTS) do
   --- moth.hsplit(x, 3), x:vsplit{2, 5}: a list of views.
   joining[name] = define {
@@ -296,9 +296,9 @@ for name, cut in pairs(CUTS) do
       cut[2], name == "hsplit" and ", or of a vector" or ""),
     examples = "moth.randn(4, 4, 4), 2\nmoth.randn(4, 4, 4), {1, 3}",
     outputs = "list",
-    args = { { "tensor", "input", "the tensor to split" },
-             { "any", "indices_or_sections", "number of pieces, or a list of their last "
-               .. "positions" } },
+    args = {{"tensor", "input", "the tensor to split"},
+             {"any", "indices_or_sections", "number of pieces, or a list of their last "
+               .. "positions"}},
     run = function(input, sections)
       if input:dim() < cut[1] then
         refuse(name, "input", ("at least %d dimensions are needed"):format(cut[1]), input)
@@ -319,9 +319,9 @@ joining.split_with_sizes = define {
   doc = "Splits a dimension into pieces of the given sizes, as views.",
   examples = "moth.randn(5, 2), {2, 3}\nmoth.randn(2, 4), {1, 3}, {dim = 2}",
   outputs = "list",
-  args = { { "tensor", "input", "tensor of any shape" },
-           { "ints", "split_sizes", "the sizes, whose sum is the dimension's size" },
-           { "dim", "dim", "dimension to split", default = 1 } },
+  args = {{"tensor", "input", "tensor of any shape"},
+           {"ints", "split_sizes", "the sizes, whose sum is the dimension's size"},
+           {"dim", "dim", "dimension to split", default = 1}},
   run = function(input, sizes, dim)
     local total = 0
     for _, size in ipairs(sizes) do total = total + size end

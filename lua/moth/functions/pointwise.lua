@@ -13,16 +13,16 @@ local function refuse(fname, arg, wanted, got, code)
   errors.refuse(fname, arg, wanted, got, code or "E_SHAPE")
 end
 
-local INPUT = { "tensor", "input", "tensor of any shape" }
+local INPUT = {"tensor", "input", "tensor of any shape"}
 
-local subtract = bind.as("sub", "rsub", { input = "other", other = "input" })
+local subtract = bind.as("sub", "rsub", {input = "other", other = "input"})
 
 --- moth.ldexp(x, n): x 2^n.
 pointwise.ldexp = define {
   name = "ldexp",
   doc = "The input times 2 to the power of another tensor.",
   examples = "moth.randn(2, 3), moth.tensor{1LL, -2LL, 3LL}",
-  args = { INPUT, { "tensor", "other", "exponents, broadcast with the input" } },
+  args = {INPUT, {"tensor", "other", "exponents, broadcast with the input"}},
   scoped = true,
   run = function(input, other)
     return input * ops.pow(2, other:is_floating_point() and other
@@ -35,7 +35,7 @@ pointwise.isreal = define {
   name = "isreal",
   doc = "True for each real element: all are real.",
   examples = "moth.randn(2, 3)",
-  args = { INPUT },
+  args = {INPUT},
   run = function(input) return (ops.ones_like(input, require("moth").bool)) end,
 }
 
@@ -44,8 +44,8 @@ pointwise.rsub = define {
   name = "rsub",
   doc = "The other tensor, or number, minus the input: other - alpha * input.",
   examples = "moth.randn(2, 3), 1\nmoth.randn(2, 3), moth.randn(3), {alpha = 2}",
-  args = { INPUT, { "tensor", "other", "tensor or number to subtract from", numbers = true },
-           { "scalar", "alpha", "factor of the input", default = 1 } },
+  args = {INPUT, {"tensor", "other", "tensor or number to subtract from", numbers = true},
+           {"scalar", "alpha", "factor of the input", default = 1}},
   run = function(input, other, alpha)
     if lib.istensor(other) then return (subtract(other, input, alpha)) end
     return (other - (alpha == 1 and input or input * alpha))
@@ -67,7 +67,7 @@ pointwise.frexp = define {
     .. "not including, 1; the exponent is int32. A value that is not finite is its own mantissa.",
   examples = "moth.randn(2, 3)  -- domain: positive",
   outputs = "mantissa, exponent",
-  args = { { "tensor", "input", "float tensor of any shape" } },
+  args = {{"tensor", "input", "float tensor of any shape"}},
   scoped = true,
   run = function(input)
     if not input:is_floating_point() then
@@ -95,8 +95,8 @@ for name in ("mvlgamma multigammaln"):gmatch "%S+" do
     name = name,
     doc = "The logarithm of the multivariate gamma function of dimension p.",
     examples = "moth.rand(2, 3) + 2, 3  -- domain: positive\nmoth.rand(3), 1  -- domain: positive",
-    args = { { "tensor", "input", "numbers above (p - 1) / 2" },
-             { "int", "p", "from 1 on", bounds = { 1, 1e6 } } },
+    args = {{"tensor", "input", "numbers above (p - 1) / 2"},
+             {"int", "p", "from 1 on", bounds = {1, 1e6}}},
     scoped = true,
     run = function(input, p)
       local y = ops.lgamma(input)
@@ -112,8 +112,8 @@ pointwise.float_power = define {
   doc = "A power computed in float64, for all dtypes.",
   examples = "moth.rand(2, 3), 1.5  -- domain: positive\n"
     .. "moth.rand(3), moth.rand(2, 3)  -- domain: positive",
-  args = { { "tensor", "input", "the base, a number or a tensor", numbers = true },
-           { "tensor", "exponent", "a number or a tensor", numbers = true } },
+  args = {{"tensor", "input", "the base, a number or a tensor", numbers = true},
+           {"tensor", "exponent", "a number or a tensor", numbers = true}},
   run = function(input, exponent)
     if not lib.istensor(input) then
       if not lib.istensor(exponent) then
@@ -132,8 +132,8 @@ pointwise.polygamma = define {
   name = "polygamma",
   doc = "The n-th derivative of digamma.",
   examples = "1, moth.rand(2, 3)  -- domain: positive",
-  args = { { "int", "n", "the order of the derivative, from 0 on" }, { "tensor", "input",
-    "tensor of any shape" } },
+  args = {{"int", "n", "the order of the derivative, from 0 on"}, {"tensor", "input",
+    "tensor of any shape"}},
   run = function(n, input) return (ops.polygamma_of(input, n)) end,
 }
 
@@ -142,8 +142,8 @@ pointwise.polygamma_method = define {
   name = "polygamma",
   doc = "The n-th derivative of digamma.",
   examples = "moth.rand(2, 3), 1  -- domain: positive",
-  args = { { "tensor", "input", "tensor of any shape" }, { "int", "n",
-    "the order of the derivative, from 0 on" } },
+  args = {{"tensor", "input", "tensor of any shape"}, {"int", "n",
+    "the order of the derivative, from 0 on"}},
   run = function(input, n) return (ops.polygamma_of(input, n)) end,
 }
 
@@ -157,8 +157,8 @@ local function bounded(name, bound, beyond, inplace)
     examples = "moth.randn(2, 3), 0.5  -- domain: distinct\n"
       .. "moth.randn(2, 3), {" .. bound .. " = moth.randn(3)}  -- domain: distinct",
     args = {
-      { "tensor", "input", "tensor of any shape" },
-      { "tensor", bound, "the bound, a number or a tensor", numbers = true },
+      {"tensor", "input", "tensor of any shape"},
+      {"tensor", bound, "the bound, a number or a tensor", numbers = true},
     },
     run = bound == "min" and function(input, min)
       return (own[clamp](input, min))

@@ -18,10 +18,10 @@ end
 
 -- PyTorch's functions accept `unbiased` at the position of `dim` or of `correction`.
 for name, row in pairs {
-  std = { "The standard deviation along dimensions.", "std" },
-  var = { "The variance along dimensions.", "var" },
-  std_mean = { "The standard deviation and the mean along dimensions.", "std, mean" },
-  var_mean = { "The variance and the mean along dimensions.", "var, mean" },
+  std = {"The standard deviation along dimensions.", "std"},
+  var = {"The variance along dimensions.", "var"},
+  std_mean = {"The standard deviation and the mean along dimensions.", "std, mean"},
+  var_mean = {"The variance and the mean along dimensions.", "var, mean"},
 } do
   local own = bind.under(name)
   --- x:std(dim, correction, keepdim), x:std(unbiased), x:std(dim, unbiased, keepdim) and so on.
@@ -30,13 +30,13 @@ for name, row in pairs {
     examples = "moth.randn(2, 3)\nmoth.randn(2, 3), {dim = 2, correction = 0.5, keepdim = true}\n"
       .. "moth.randn(2, 3), {unbiased = false}\nmoth.randn(2, 3), 1, false",
     args = {
-      { "tensor", "input", "float tensor of any shape" },
-      { "any", "dim", "dimensions to reduce; default: all; or `unbiased`",
-        optional = true },
-      { "any", "correction", "the divisor is the count minus this number; or `unbiased`",
-        optional = true },
-      { "bool", "keepdim", "keep reduced dimensions with size 1", default = false },
-      { "bool", "unbiased", "false means correction 0", optional = true },
+      {"tensor", "input", "float tensor of any shape"},
+      {"any", "dim", "dimensions to reduce; default: all; or `unbiased`",
+        optional = true},
+      {"any", "correction", "the divisor is the count minus this number; or `unbiased`",
+        optional = true},
+      {"bool", "keepdim", "keep reduced dimensions with size 1", default = false},
+      {"bool", "unbiased", "false means correction 0", optional = true},
     },
     run = function(input, dim, correction, keepdim, unbiased)
       if type(dim) == "boolean" and unbiased == nil then dim, unbiased = nil, dim end
@@ -64,9 +64,9 @@ reduction.median = define {
     .. "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
   args = {
-    { "tensor", "input", "tensor of any shape" },
-    { "int", "dim", "dimension to search", optional = true },
-    { "bool", "keepdim", "keep the dimension with size 1", default = false },
+    {"tensor", "input", "tensor of any shape"},
+    {"int", "dim", "dimension to search", optional = true},
+    {"bool", "keepdim", "keep the dimension with size 1", default = false},
   },
   run = function(input, dim, keepdim)
     if dim == nil then
@@ -96,8 +96,8 @@ local function keep(y, x, dim, keepdim)
 end
 
 local FIND = {
-  { "int", "dim", "dimension to search; default: all", optional = true },
-  { "bool", "keepdim", "keep the dimension with size 1", default = false },
+  {"int", "dim", "dimension to search; default: all", optional = true},
+  {"bool", "keepdim", "keep the dimension with size 1", default = false},
 }
 
 -- The interpolations by name: each returns the value between two neighbours.
@@ -148,11 +148,11 @@ reduction.quantile = define {
     .. "moth.randn(2, 5), {0.25, 0.5}, {dim = 2, keepdim = true, interpolation = 'midpoint'}"
     .. "  -- domain: distinct",
   args = {
-    { "tensor", "input", "float tensor of any shape" },
-    { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of numbers" },
+    {"tensor", "input", "float tensor of any shape"},
+    {"any", "q", "a number from 0 to 1, or a list or 1-d tensor of numbers"},
     FIND[1], FIND[2],
-    { "enum", "interpolation", "the value between two elements",
-      choices = { "linear", "lower", "higher", "midpoint", "nearest" } },
+    {"enum", "interpolation", "the value between two elements",
+      choices = {"linear", "lower", "higher", "midpoint", "nearest"}},
   },
   scoped = true,
   run = function(input, q, dim, keepdim, how)
@@ -197,7 +197,7 @@ reduction.nanmedian = define {
   examples = "moth.randn(2, 3)  -- domain: distinct\n"
     .. "moth.randn(2, 3), {dim = 2, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
-  args = { { "tensor", "input", "tensor of any shape" }, FIND[1], FIND[2] },
+  args = {{"tensor", "input", "tensor of any shape"}, FIND[1], FIND[2]},
   scoped = true,
   run = function(input, dim, keepdim)
     if dim ~= nil then errors.dim("nanmedian", "dim", dim, math.max(input:dim(), 1)) end
@@ -215,9 +215,9 @@ reduction.nanmedian = define {
       value, index = keep(value, input, dim, keepdim), keep(index, input, dim, keepdim)
       return value, index
     end
-    local good = x:isnan():logical_not():sum(-1, { keepdim = true })
-    local sorted, order = x:sort { -1, stable = true }
-    local at = (good - 1):clamp(0):div(2, { rounding_mode = "floor" }):long() + 1
+    local good = x:isnan():logical_not():sum(-1, {keepdim = true})
+    local sorted, order = x:sort { -1, stable = true}
+    local at = (good - 1):clamp(0):div(2, {rounding_mode = "floor"}):long() + 1
     local value = sorted:gather(-1, at):squeeze(-1)
     if dim == nil then return value end
     local index = order:gather(-1, at):squeeze(-1)
@@ -234,17 +234,17 @@ reduction.mode = define {
   examples = "moth.randn(2, 3)  -- domain: distinct\n"
     .. "moth.randn(3, 2), {dim = 1, keepdim = true}  -- domain: distinct",
   outputs = "values, indices",
-  args = { { "tensor", "input", "tensor of any shape" },
-           { "dim", "dim", "dimension to search", default = -1 },
-           { "bool", "keepdim", "keep the dimension with size 1", default = false } },
+  args = {{"tensor", "input", "tensor of any shape"},
+           {"dim", "dim", "dimension to search", default = -1},
+           {"bool", "keepdim", "keep the dimension with size 1", default = false}},
   scoped = true,
   run = function(input, dim, keepdim)
     if input:dim() == 0 then return input:clone(), (ops.ones({}, require("moth").int64)) end
     local n = input:size(errors.dim("mode", "dim", dim, input:dim()))
     if n == 0 then refuse("mode", "input", "elements along the dimension are needed", input) end
-    local sorted, order = input:detach():movedim(dim, -1):sort { -1, stable = true }
-    local at = require("moth").arange(n, { device = input.device }):expand_as(sorted)
-    local first = ops.ones_like(sorted, { dtype = require("moth").bool }) -- starts of runs
+    local sorted, order = input:detach():movedim(dim, -1):sort { -1, stable = true}
+    local at = require("moth").arange(n, {device = input.device}):expand_as(sorted)
+    local first = ops.ones_like(sorted, {dtype = require("moth").bool}) -- starts of runs
     first:narrow(-1, 2, n - 1):copy_(sorted:narrow(-1, 2, n - 1):ne(sorted:narrow(-1, 1, n - 1)))
     local run = at - ops.where(first, at, 0):cummax(-1)
     local index = order:gather(-1, run:argmax(-1, true)):movedim(-1, dim)
@@ -277,12 +277,12 @@ reduction.nanquantile = define {
   examples = "moth.randn(2, 5), 0.3  -- domain: distinct\n"
     .. "moth.randn(2, 5), {0.25, 0.5}, {dim = 2, keepdim = true, interpolation = 'midpoint'}"
     .. "  -- domain: distinct",
-  args = { { "tensor", "input", "float tensor of any shape" },
-           { "any", "q", "a number from 0 to 1, or a list or 1-d tensor of numbers" },
-           { "int", "dim", "dimension to search; default: all", optional = true },
-           { "bool", "keepdim", "keep the dimension with size 1", default = false },
-           { "enum", "interpolation", "the value between two elements",
-             choices = { "linear", "lower", "higher", "midpoint", "nearest" } } },
+  args = {{"tensor", "input", "float tensor of any shape"},
+           {"any", "q", "a number from 0 to 1, or a list or 1-d tensor of numbers"},
+           {"int", "dim", "dimension to search; default: all", optional = true},
+           {"bool", "keepdim", "keep the dimension with size 1", default = false},
+           {"enum", "interpolation", "the value between two elements",
+             choices = {"linear", "lower", "higher", "midpoint", "nearest"}}},
   scoped = true,
   run = function(input, q, dim, keepdim, how)
     if not input:is_floating_point() then
@@ -291,7 +291,7 @@ reduction.nanquantile = define {
     local x = dim == nil and input:reshape(-1) or input:dim() == 0 and input:reshape(1)
       or input:movedim(dim, -1)
     if x:size(-1) == 0 then refuse("nanquantile", "input", "elements are needed", input) end
-    local good = x:isnan():logical_not():sum(-1, { keepdim = true })
+    local good = x:isnan():logical_not():sum(-1, {keepdim = true})
     local several = type(q) == "table" or istensor(q) and q:dim() > 0
     local sorted = (several or input.device.type ~= "cpu") and x:sort(-1)
     local list, shares = {}, nil
@@ -299,7 +299,7 @@ reduction.nanquantile = define {
       shares = q:reshape(-1):double()
     end
     for i, one in ipairs(type(q) == "table" and q or istensor(q) and q:reshape(-1):tolist()
-        or { q }) do
+        or {q}) do
       if type(one) ~= "number" or not (one >= 0 and one <= 1) then
         refuse("nanquantile", "q", "numbers from 0 to 1 are needed", one, "E_DOMAIN")
       end
@@ -335,10 +335,10 @@ end
 local all, runs = unique_of "unique", unique_of "unique_consecutive"
 
 local RETURNS = {
-  { "bool", "return_inverse", "also return the position of each element's value?",
-    default = false },
-  { "bool", "return_counts", "also return the number of occurrences?", default = false },
-  { "int", "dim", "compare the slices along it; default: the elements", optional = true },
+  {"bool", "return_inverse", "also return the position of each element's value?",
+    default = false},
+  {"bool", "return_counts", "also return the number of occurrences?", default = false},
+  {"int", "dim", "compare the slices along it; default: the elements", optional = true},
 }
 
 --- moth.unique(x, {sorted, return_inverse, return_counts, dim}) -> values[, inverse][, counts].
@@ -350,8 +350,8 @@ reduction.unique = define {
     .. "return_counts = true}",
   outputs = "values, inverse, counts",
   args = {
-    { "tensor", "input", "tensor of any shape" },
-    { "bool", "sorted", "no effect: the values are always sorted", default = true },
+    {"tensor", "input", "tensor of any shape"},
+    {"bool", "sorted", "no effect: the values are always sorted", default = true},
     RETURNS[1], RETURNS[2], RETURNS[3],
   },
   run = function(input, _, return_inverse, return_counts, dim)
@@ -367,7 +367,7 @@ reduction.unique_consecutive = define {
   examples = "moth.tensor{1LL, 1LL, 2LL, 1LL}\n"
     .. "moth.tensor{1LL, 1LL, 2LL}, {return_inverse = true, return_counts = true}",
   outputs = "values, inverse, counts",
-  args = { { "tensor", "input", "tensor of any shape" }, RETURNS[1], RETURNS[2], RETURNS[3] },
+  args = {{"tensor", "input", "tensor of any shape"}, RETURNS[1], RETURNS[2], RETURNS[3]},
   run = function(input, return_inverse, return_counts, dim)
     local a, b, c = runs(input, dim, true, return_inverse, return_counts)
     return a, b, c
@@ -381,7 +381,7 @@ reduction.sum_to_size = define {
   name = "sum_to_size",
   doc = "Sums the tensor to a shape that broadcasts to the tensor's shape.",
   examples = "moth.randn(2, 3), {1, 3}\nmoth.randn(4, 2, 3), {3}",
-  args = { { "tensor", "input", "tensor of any shape" }, { "shape", "size", "the sizes" } },
+  args = {{"tensor", "input", "tensor of any shape"}, {"shape", "size", "the sizes"}},
   run = function(input, size)
     if #size == 0 then return (input:sum()) end
     local n, over = input:dim() - #size, {}

@@ -8,8 +8,8 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local sampling = {}
 
-local GENERATOR = { "generator", "generator", "random generator; default: the default generator",
-                    optional = true }
+local GENERATOR = {"generator", "generator", "random generator; default: the default generator",
+                    optional = true}
 
 --- moth.normal(mean, std, size): random numbers of normal distributions, one for each element of
 -- mean and std, or a tensor of the shape `size` for two numbers.
@@ -20,13 +20,13 @@ sampling.normal = define {
   examples = "moth.tensor{1, 2}, moth.tensor{0.1, 0.2}\n0, 2, {size = {2, 3}, "
     .. "dtype = moth.float64, device = 'cpu'}\nmoth.tensor{1, 2}, {generator = moth.Generator()}",
   args = {
-    { "tensor", "mean", "means, a number or a tensor", numbers = true },
-    { "tensor", "std", "standard deviations, a number or a tensor", numbers = true, default = 1 },
-    { "shape", "size", "the result's shape, if mean and std are numbers", optional = true },
-    { "generator", "generator", "random generator; default: the default generator",
-      optional = true },
-    { "dtype", "dtype", "element type, with `size`; default: the default dtype", optional = true },
-    { "device", "device", "the device, with `size`", optional = true },
+    {"tensor", "mean", "means, a number or a tensor", numbers = true},
+    {"tensor", "std", "standard deviations, a number or a tensor", numbers = true, default = 1},
+    {"shape", "size", "the result's shape, if mean and std are numbers", optional = true},
+    {"generator", "generator", "random generator; default: the default generator",
+      optional = true},
+    {"dtype", "dtype", "element type, with `size`; default: the default dtype", optional = true},
+    {"device", "device", "the device, with `size`", optional = true},
   },
   run = function(mean, std, size, generator, dtype, device)
     local many = lib.istensor(mean) and mean or lib.istensor(std) and std or nil
@@ -37,7 +37,7 @@ sampling.normal = define {
       errors.argument("normal", dtype and "dtype" or "device",
         "is only for numbers; mean or std is a tensor")
     end
-    for name, value in pairs { mean = mean, std = std } do
+    for name, value in pairs {mean = mean, std = std} do
       if type(value) == "boolean" then
         errors.refuse("normal", name, "a number or a tensor is needed", value, "E_TYPE")
       end
@@ -60,11 +60,11 @@ sampling.normal = define {
     return (autograd.no_grad(function()
       local z
       if size then
-        z = ops.randn { size = size, generator = generator, dtype = dtype, device = device }
+        z = ops.randn {size = size, generator = generator, dtype = dtype, device = device}
       elseif lib.istensor(mean) and lib.istensor(std) then
-        z = ops.randn_like { ops.broadcast_tensors { mean, std }[1], generator = generator }
+        z = ops.randn_like {ops.broadcast_tensors {mean, std}[1], generator = generator}
       else
-        z = ops.randn_like { many, generator = generator }
+        z = ops.randn_like {many, generator = generator}
       end
       return z * std + mean
     end))
@@ -80,10 +80,10 @@ sampling.binomial = define {
     .. "with probability `prob`.",
   examples = "moth.full({2, 3}, 8), moth.rand(3)  -- domain: prob\n"
     .. "moth.full({2}, 8), moth.rand(2), {generator = moth.Generator()}  -- domain: prob",
-  args = { { "tensor", "count", "number of trials, a float tensor" },
-           { "tensor", "prob", "probability of success, broadcast with count" },
-           { "generator", "generator", "random generator; default: the default generator",
-             optional = true } },
+  args = {{"tensor", "count", "number of trials, a float tensor"},
+           {"tensor", "prob", "probability of success, broadcast with count"},
+           {"generator", "generator", "random generator; default: the default generator",
+             optional = true}},
   scoped = true,
   run = function(count, prob, generator)
     local both = require("moth.functions.joining").broadcast_tensors(count, prob)
@@ -108,9 +108,9 @@ sampling.log_normal_ = define {
   doc = "Fills with random numbers whose logarithms are normally distributed.",
   examples = "moth.zeros(3)\nmoth.zeros(3), {mean = 0, std = 0.5, generator = moth.Generator()}",
   args = {
-    { "tensor", "input", "float tensor to fill" },
-    { "float", "mean", "mean of the logarithms", default = 1 },
-    { "float", "std", "standard deviation of the logarithms", default = 2 },
+    {"tensor", "input", "float tensor to fill"},
+    {"float", "mean", "mean of the logarithms", default = 1},
+    {"float", "std", "standard deviation of the logarithms", default = 2},
     GENERATOR,
   },
   run = function(input, mean, std, generator)
@@ -126,9 +126,9 @@ sampling.cauchy_ = define {
   examples = "moth.zeros(3)\nmoth.zeros(3), {median = 1, sigma = 0.5, "
     .. "generator = moth.Generator()}",
   args = {
-    { "tensor", "input", "float tensor to fill" },
-    { "float", "median", "the median", default = 0 },
-    { "float", "sigma", "half the width at half the maximum", default = 1 },
+    {"tensor", "input", "float tensor to fill"},
+    {"float", "median", "the median", default = 0},
+    {"float", "sigma", "half the width at half the maximum", default = 1},
     GENERATOR,
   },
   run = function(input, median, sigma, generator)

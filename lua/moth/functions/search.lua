@@ -20,14 +20,14 @@ search.searchsorted = define {
     .. "moth.tensor{5, 1, 3}, moth.tensor{2}, {sorter = moth.tensor{2LL, 3LL, 1LL}}",
   outputs = "positions",
   args = {
-    { "tensor", "sorted_sequence", "(n), or (..., n): sorted along the last dimension" },
-    { "tensor", "input", "values, any shape; for (..., n) with the same leading sizes: (..., m)",
-      numbers = true },
-    { "bool", "right", "insert after equal elements instead of before them", default = false },
-    { "enum", "side", "'right' is the same as right = true", choices = { "left", "right" } },
-    { "bool", "out_int32", "return int32 instead of int64?", default = false },
-    { "tensor", "sorter", "argsort of the rows, if they are not sorted",
-      optional = true },
+    {"tensor", "sorted_sequence", "(n), or (..., n): sorted along the last dimension"},
+    {"tensor", "input", "values, any shape; for (..., n) with the same leading sizes: (..., m)",
+      numbers = true},
+    {"bool", "right", "insert after equal elements instead of before them", default = false},
+    {"enum", "side", "'right' is the same as right = true", choices = {"left", "right"}},
+    {"bool", "out_int32", "return int32 instead of int64?", default = false},
+    {"tensor", "sorter", "argsort of the rows, if they are not sorted",
+      optional = true},
   },
   run = function(sequence, input, right, side, out_int32, sorter)
     if sorter ~= nil then
@@ -49,10 +49,10 @@ search.bucketize = define {
     .. "moth.tensor{3LL}, moth.tensor{1LL, 3LL}, {right = true, out_int32 = true}",
   outputs = "positions",
   args = {
-    { "tensor", "input", "values, any shape", numbers = true },
-    { "tensor", "boundaries", "sorted values, (n)" },
-    { "bool", "right", "does a value at a boundary belong to the bin above it?", default = false },
-    { "bool", "out_int32", "return int32 instead of int64?", default = false },
+    {"tensor", "input", "values, any shape", numbers = true},
+    {"tensor", "boundaries", "sorted values, (n)"},
+    {"bool", "right", "does a value at a boundary belong to the bin above it?", default = false},
+    {"bool", "out_int32", "return int32 instead of int64?", default = false},
   },
   run = function(input, boundaries, right, out_int32)
     return (narrowed(bucketized.bucketize(input, boundaries, right), out_int32))

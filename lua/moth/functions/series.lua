@@ -25,8 +25,8 @@ function series.of(fname, argname, n, f, dtype, device, requires_grad, mirror)
   if not dtype.is_floating_point then
     errors.refuse(fname, "dtype", "a floating dtype is needed", dtype, "E_DTYPE")
   end
-  empty[fname] = empty[fname] or bind.as("empty", fname, { size = argname })
-  local y = empty[fname]({ n }, dtype, device)
+  empty[fname] = empty[fname] or bind.as("empty", fname, {size = argname})
+  local y = empty[fname]({n}, dtype, device)
   local half = mirror and n > 1 and math.floor(mirror / 2) + 1 or n
   for first = 0, half - 1, MANY do
     local stop = math.min(half, first + MANY)
@@ -60,8 +60,8 @@ function series.steps(fname, argname, before, behind, by, dtype, device, require
       return k:div_(by)
     end, dtype, device, requires_grad)
   end
-  empty[fname] = empty[fname] or bind.as("empty", fname, { size = argname })
-  local y, step = empty[fname]({ n }, dtype, device), 1 / by
+  empty[fname] = empty[fname] or bind.as("empty", fname, {size = argname})
+  local y, step = empty[fname]({n}, dtype, device), 1 / by
   local function fill(at, count, first)
     if count < 1 then return end
     local part = bind.ops.arange(first * step, (first + count - 0.5) * step, step, dtype, "cpu")
@@ -80,7 +80,7 @@ function series.cos(k, factor) return k:mul_(factor):cos_() end
 -- 0.
 function series.bessel_ratio(x, y)
   local i0e = bind.ops.special_i0e
-  local last = i0e(bind.ops.full({ 1 }, y, require("moth").float64, "cpu")):item()
+  local last = i0e(bind.ops.full({1}, y, require("moth").float64, "cpu")):item()
   return i0e(x):mul_(x:sub_(y):exp_()):div_(last)
 end
 

@@ -94,11 +94,11 @@ local function batch_norm(_, x)
   return istensor(x) and x:dim() == 1 and x:size(1) == 0 and x:clone() or nil
 end
 
-local ROWS = { index_select = index_select, gather = gather, linear = linear,
-               batch_norm = batch_norm }
-for name, row in pairs { index_add = with_source, index_copy = with_source,
+local ROWS = {index_select = index_select, gather = gather, linear = linear,
+               batch_norm = batch_norm}
+for name, row in pairs {index_add = with_source, index_copy = with_source,
                          index_fill = index_fill, scatter = scatter, scatter_add = scatter,
-                         scatter_reduce = scatter } do
+                         scatter_reduce = scatter} do
   ROWS[name], ROWS[name .. "_"] = row, row
 end
 
@@ -110,7 +110,7 @@ function single.instead(sig, ...)
   if not run then return nil end
   local target = out and select(out, ...)
   if not istensor(target) then return (run(sig, ...)) end
-  local args = { ... }
+  local args = {...}
   local y = run(sig, unpack(args, 1, out - 1))
   return y and require("moth.binding.out").write(sig, target, y)
 end

@@ -28,7 +28,7 @@ local function check_weights(f, w)
     refuse("cov", "aweights", "a float tensor is needed", w, "E_DTYPE")
   end
   if lib.capture then return end
-  for name, x in pairs { fweights = f, aweights = w } do
+  for name, x in pairs {fweights = f, aweights = w} do
     if not x:ge(0):all():item() then
       errors.argument("cov", name, "numbers from 0 on are needed", "E_DOMAIN")
     end
@@ -42,10 +42,10 @@ statistics.cov = define {
   examples = "moth.randn(3, 5)\nmoth.randn(5), {correction = 0}\n"
     .. "moth.randn(2, 3), {fweights = moth.tensor{1LL, 3LL, 2LL}, aweights = moth.rand(3)}"
     .. "  -- domain: positive",
-  args = { { "tensor", "input", "(variables, observations), or a single variable" },
-           { "int", "correction", "subtracted from the number of observations", default = 1 },
-           { "tensor", "fweights", "number of times each observation occurred", optional = true },
-           { "tensor", "aweights", "weight of each observation", optional = true } },
+  args = {{"tensor", "input", "(variables, observations), or a single variable"},
+           {"int", "correction", "subtracted from the number of observations", default = 1},
+           {"tensor", "fweights", "number of times each observation occurred", optional = true},
+           {"tensor", "aweights", "weight of each observation", optional = true}},
   scoped = true,
   run = function(input, correction, fweights, aweights)
     if input:dim() > 2 then refuse("cov", "input", "a matrix or a vector is needed", input) end
@@ -76,11 +76,11 @@ statistics.corrcoef = define {
   name = "corrcoef",
   doc = "The correlation matrix of variables (rows) from observations (columns), from -1 to 1.",
   examples = "moth.randn(3, 5)",
-  args = { { "tensor", "input", "(variables, observations), or a single variable" } },
+  args = {{"tensor", "input", "(variables, observations), or a single variable"}},
   scoped = true,
   run = function(input)
     if input:is_floating_point() and input:numel() > 0 then -- scale: squares must not overflow
-      local most = input:detach():abs():amax { -1, keepdim = true }
+      local most = input:detach():abs():amax { -1, keepdim = true}
       input = input / ops.where(most:gt(0):logical_and(most:isfinite()), most, 1)
     end
     local c = statistics.cov(input)
@@ -98,12 +98,12 @@ statistics.histogram = define {
   examples = "moth.randn(20), 4, {range = {-1, 2}, density = true}\n"
     .. "moth.randn(3), moth.tensor{-1, 0, 2}, {weight = moth.rand(3)}",
   outputs = "hist, bin_edges",
-  args = { { "tensor", "input", "float tensor of any shape" },
-           { "any", "bins", "number of bins of equal width, or a vector of edges", default = 100 },
-           { "any", "range", "{first, last} edge; default: the minimum and maximum",
-             optional = true },
-           { "tensor", "weight", "weight of each element, of the input's shape", optional = true },
-           { "bool", "density", "divide by the total and by the bins' widths?", default = false } },
+  args = {{"tensor", "input", "float tensor of any shape"},
+           {"any", "bins", "number of bins of equal width, or a vector of edges", default = 100},
+           {"any", "range", "{first, last} edge; default: the minimum and maximum",
+             optional = true},
+           {"tensor", "weight", "weight of each element, of the input's shape", optional = true},
+           {"bool", "density", "divide by the total and by the bins' widths?", default = false}},
   scoped = true,
   run = function(input, bins, range, weight, density)
     if not input:is_floating_point() then
@@ -133,12 +133,12 @@ statistics.histogram = define {
         refuse("histogram", "range", "two finite numbers in order are needed", range, "E_DOMAIN")
       end
       if low == high then low, high = low - 0.5, high + 0.5 end
-      edges = ops.linspace(low, high, bins + 1, { dtype = x.dtype, device = x.device })
+      edges = ops.linspace(low, high, bins + 1, {dtype = x.dtype, device = x.device})
     elseif edges:dim() ~= 1 or edges:size(1) < 2 then
       refuse("histogram", "bins", "a vector of at least two ends is needed", bins)
     end
     local n = edges:size(1) - 1
-    local at = ops.searchsorted(edges, x, { right = true }) -- 1: below all, n + 2: above or NaN
+    local at = ops.searchsorted(edges, x, {right = true}) -- 1: below all, n + 2: above or NaN
     local y
     local last = x:eq(edges[n + 1])
     if weight == nil and not lib.capture then
@@ -146,7 +146,7 @@ statistics.histogram = define {
       last = last:sum()
     else
       local each = weight == nil and ops.ones_like(x) or weight:detach():reshape(-1)
-      y = ops.zeros({ n + 2 }, x.dtype, x.device):index_add(1, at, each):narrow(1, 2, n)
+      y = ops.zeros({n + 2}, x.dtype, x.device):index_add(1, at, each):narrow(1, 2, n)
       last = ops.where(last, each, 0):sum()
     end
     y:narrow(1, n, 1):add_(last) -- the last bin includes its end

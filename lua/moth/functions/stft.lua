@@ -14,15 +14,15 @@ local function refuse(fname, arg, text, code)
 end
 
 -- Arguments of both functions.
-local HOP = { "int", "hop_length", "step between frames; default: n_fft / 4",
-              optional = true }
-local LENGTH = { "int", "win_length", "length of the window, centred in a frame; default: n_fft"
-  .. "absent", optional = true }
-local WINDOW = { "tensor", "window", "factors of the elements of a frame; default: ones",
-                 optional = true }
-local NORMALIZED = { "bool", "normalized", "divide by the square root of n_fft?", default = false }
-local COMPLEX = { "bool", "return_complex", "not supported: there are no complex dtypes",
-                  default = false }
+local HOP = {"int", "hop_length", "step between frames; default: n_fft / 4",
+              optional = true}
+local LENGTH = {"int", "win_length", "length of the window, centred in a frame; default: n_fft"
+  .. "absent", optional = true}
+local WINDOW = {"tensor", "window", "factors of the elements of a frame; default: ones",
+                 optional = true}
+local NORMALIZED = {"bool", "normalized", "divide by the square root of n_fft?", default = false}
+local COMPLEX = {"bool", "return_complex", "not supported: there are no complex dtypes",
+                  default = false}
 
 -- Raises for invalid frame arguments.
 local function check(fname, n_fft, hop, length, window)
@@ -43,9 +43,9 @@ local function framing(fname, x, n_fft, hop, length, window)
   hop, length = hop or math.floor(n_fft / 4), length or n_fft
   check(fname, n_fft, hop, length, window)
   if length == n_fft then return hop, window end
-  window = window or ops.ones(length, { dtype = x.dtype, device = x.device })
+  window = window or ops.ones(length, {dtype = x.dtype, device = x.device})
   local left = math.floor((n_fft - length) / 2)
-  return hop, (ops.pad(window, { left, n_fft - length - left }))
+  return hop, (ops.pad(window, {left, n_fft - length - left}))
 end
 
 local function refuse_complex(fname, wanted)
@@ -68,15 +68,15 @@ stft.stft = define {
     .. "moth.randn(2, 30), 8, 3, 6, moth.rand(6), {center = false, normalized = true}\n"
     .. "moth.randn(20), 6, {pad_mode = 'constant', onesided = false, return_complex = false}",
   args = {
-    { "tensor", "input", "real signals, (..., n)" },
-    { "int", "n_fft", "length of a frame" },
+    {"tensor", "input", "real signals, (..., n)"},
+    {"int", "n_fft", "length of a frame"},
     HOP, LENGTH, WINDOW,
-    { "bool", "center", "is frame k centred at k hop_length? then the signal is padded on both "
-      .. "sides", default = true },
-    { "enum", "pad_mode", "the padding",
-      choices = { "reflect", "constant", "replicate", "circular" } },
+    {"bool", "center", "is frame k centred at k hop_length? then the signal is padded on both "
+      .. "sides", default = true},
+    {"enum", "pad_mode", "the padding",
+      choices = {"reflect", "constant", "replicate", "circular"}},
     NORMALIZED,
-    { "bool", "onesided", "omit the frequencies that mirror others?", default = true },
+    {"bool", "onesided", "omit the frequencies that mirror others?", default = true},
     COMPLEX,
   },
   scoped = true,
@@ -86,13 +86,13 @@ stft.stft = define {
       .. errors.describe(x)) end
     hop, window = framing("stft", x, n_fft, hop, length, window)
     if center then
-      local side, shape = math.floor(n_fft / 2), { unpack(x.shape) }
+      local side, shape = math.floor(n_fft / 2), {unpack(x.shape)}
       if mode == "reflect" and side >= x:size(-1) then
         refuse("stft", "input", ("signals of more than n_fft / 2 = %d numbers are needed for "
           .. "pad_mode 'reflect', got %s"):format(side, errors.describe(x)))
       end
       shape[#shape] = x:size(-1) + 2 * side
-      x = ops.pad(x:reshape(1, -1, x:size(-1)), { side, side }, { mode = mode }):reshape(shape)
+      x = ops.pad(x:reshape(1, -1, x:size(-1)), {side, side}, {mode = mode}):reshape(shape)
     end
     if x:size(-1) < n_fft then
       refuse("stft", "n_fft", ("%d is longer than the signals of %s"):format(n_fft,
@@ -102,19 +102,19 @@ stft.stft = define {
     if window then frames = frames * window end
     local scale = normalized and n_fft ^ -0.5 or 1
     if onesided then return (real(frames, -1, false, scale):transpose(-3, -2)) end
-    frames = ops.stack({ frames, ops.zeros_like(frames) }, -1)
+    frames = ops.stack({frames, ops.zeros_like(frames)}, -1)
     return (complex(frames, -1, false, scale):transpose(-3, -2))
   end,
 }
 
 local signals = bind.as("fft_c2r", "istft")
-local covered = bind.as("fft_covered", "istft", { input = "window" })
+local covered = bind.as("fft_covered", "istft", {input = "window"})
 
 -- Adds overlapping frames, (batch, n, length) -> (batch, all).
 local function overlapped(frames, hop)
   local batch, n, length = unpack(frames.shape)
   local all = length + hop * (n - 1)
-  return (ops.fold(frames:transpose(2, 3), { 1, all }, { 1, length }, { stride = { 1, hop } })
+  return (ops.fold(frames:transpose(2, 3), {1, all}, {1, length}, {stride = {1, hop}})
     :reshape(batch, all)), all
 end
 
@@ -129,21 +129,21 @@ stft.istft = define {
     .. "  -- domain: positive\n"
     .. "moth.randn(6, 5, 2), 6, {center = false, onesided = false, return_complex = false}",
   args = {
-    { "tensor", "input", "spectrograms, (..., freqs, frames, 2)" },
-    { "int", "n_fft", "length of a frame" },
+    {"tensor", "input", "spectrograms, (..., freqs, frames, 2)"},
+    {"int", "n_fft", "length of a frame"},
     HOP, LENGTH, WINDOW,
-    { "bool", "center", "were the signals padded on both sides?", default = true },
+    {"bool", "center", "were the signals padded on both sides?", default = true},
     NORMALIZED,
-    { "bool", "onesided", "does the input omit the frequencies that mirror "
-      .. "others? default: by their number", optional = true },
-    { "int", "length", "length of the signals: cut or padded with zeros at the end",
-      optional = true },
+    {"bool", "onesided", "does the input omit the frequencies that mirror "
+      .. "others? default: by their number", optional = true},
+    {"int", "length", "length of the signals: cut or padded with zeros at the end",
+      optional = true},
     COMPLEX,
   },
   scoped = true,
   run = function(x, n_fft, hop, length, window, center, normalized, onesided, want, as_complex)
     refuse_complex("istft", as_complex)
-    local n, shape = x:dim(), { unpack(x.shape) }
+    local n, shape = x:dim(), {unpack(x.shape)}
     if n < 3 or shape[n] ~= 2 or shape[n - 1] == 0 then
       refuse("istft", "input", "spectrograms are needed, (..., freqs, frames, 2), got "
         .. errors.describe(x))
@@ -156,7 +156,7 @@ stft.istft = define {
       refuse("istft", "input", ("%d frequencies are needed for n_fft = %d, got %s"):format(wanted,
         n_fft, errors.describe(x)))
     end
-    window = window or ops.ones(n_fft, { dtype = x.dtype, device = x.device })
+    window = window or ops.ones(n_fft, {dtype = x.dtype, device = x.device})
     x = x:reshape(-1, freqs, frames, 2):narrow(2, 1, math.floor(n_fft / 2) + 1):transpose(2, 3)
     x = signals(x, n_fft, -1, true, normalized and n_fft ^ -0.5 or 1 / n_fft)
     local y, all = overlapped(x * window, hop)
@@ -168,7 +168,7 @@ stft.istft = define {
       refuse("istft", want and "length" or "input", "the signals would be empty")
     end
     y = y:narrow(2, first + 1, some) / covered(sums:narrow(2, first + 1, some))
-    if last > all then y = ops.pad(y, { 0, last - all }) end
+    if last > all then y = ops.pad(y, {0, last - all}) end
     for _ = 1, 3 do shape[#shape] = nil end
     shape[#shape + 1] = y:size(2)
     return (y:reshape(shape))

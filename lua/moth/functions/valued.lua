@@ -18,7 +18,7 @@ local function element(sig, x, v)
     errors.argument(sig.name, "value", ("%s cannot be written into %s"):format(errors.describe(v),
       errors.describe(x)), "E_DTYPE")
   end
-  return v:to(x.device, { dtype = to })
+  return v:to(x.device, {dtype = to})
 end
 
 local bound = {}
@@ -39,7 +39,7 @@ local function done(sig, x, y)
 end
 
 function valued.masked_fill(sig, x, mask, v)
-  local where = as("where", sig, { condition = "mask", input = "value", other = "input" })
+  local where = as("where", sig, {condition = "mask", input = "value", other = "input"})
   return (done(sig, x, where(mask, element(sig, x, v), x)))
 end
 
@@ -48,11 +48,11 @@ function valued.index_fill(sig, x, dim, index, v)
   if lib.is_plain(index) then
     index = require("moth.tensor.create").integers(index, sig.name, "index")
   end
-  local copy = as("index_copy", sig, { source = "value" })
+  local copy = as("index_copy", sig, {source = "value"})
   if not lib.istensor(x) or x:dim() == 0 then
     return (done(sig, x, copy(x, dim, index, v:reshape(1))))
   end
-  local shape, d = { unpack(x.shape) }, errors.dim(sig.name, "dim", dim, x:dim())
+  local shape, d = {unpack(x.shape)}, errors.dim(sig.name, "dim", dim, x:dim())
   shape[d] = index:numel()
   return (done(sig, x, copy(x, dim, index, v:expand(shape))))
 end
@@ -60,7 +60,7 @@ end
 valued.masked_fill_, valued.index_fill_ = valued.masked_fill, valued.index_fill
 
 function valued.fill_(sig, x, v)
-  return (as("copy_", sig, { source = "value" })(x, element(sig, x, v)))
+  return (as("copy_", sig, {source = "value"})(x, element(sig, x, v)))
 end
 
 return valued

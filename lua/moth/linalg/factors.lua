@@ -11,9 +11,9 @@ local lu = require "moth.linalg.lu"
 local ops = bind.ops
 local factors = {}
 
-local CHECK = { "bool", "check_errors", "raise for a singular matrix?", default = false }
+local CHECK = {"bool", "check_errors", "raise for a singular matrix?", default = false}
 
-local function like(x) return { dtype = x.dtype, device = x.device } end
+local function like(x) return {dtype = x.dtype, device = x.device} end
 
 -- Adds `inner` dimensions of size 1 to y, which has one number for each matrix of x.
 local function with_inner_dims(y, inner)
@@ -41,17 +41,17 @@ factors.solve_ex = define {
     .. "moth.eye(2), moth.ones(1, 2), {left = false, check_errors = true}  -- domain: matrix",
   outputs = "result, info",
   args = {
-    { "tensor", "A", "matrices, (..., N, N)" },
-    { "tensor", "B", "right sides, (..., N, K) or (..., N); (..., K, N) without `left`" },
-    { "bool", "left", "A X = B, not X A = B", default = true },
+    {"tensor", "A", "matrices, (..., N, N)"},
+    {"tensor", "B", "right sides, (..., N, K) or (..., N); (..., K, N) without `left`"},
+    {"bool", "left", "A X = B, not X A = B", default = true},
     CHECK,
   },
   scoped = true,
   run = function(x, b, left, check)
     if x.device.type == "cpu" and not lib.capture then -- try one factorization
       local ok, y = pcall(solve, x, b, left)
-      local batch = ok and { unpack(x.shape, 1, x:dim() - 2) }
-      if ok then return y, ops.zeros(batch, { dtype = require("moth").int32 }) end
+      local batch = ok and {unpack(x.shape, 1, x:dim() - 2)}
+      if ok then return y, ops.zeros(batch, {dtype = require("moth").int32}) end
     end
     local _, info = inverse(x:detach(), check)
     local gone = info:ne(0)
@@ -70,15 +70,15 @@ factors.lu_factor_ex = define {
   examples = "moth.eye(3) * 2  -- domain: matrix\n"
     .. "moth.eye(3) * 2, {check_errors = true, pivot = true}  -- domain: matrix",
   outputs = "LU, pivots, info",
-  args = { { "tensor", "A", "matrices, (..., M, N)" }, CHECK, lu.PIVOT },
+  args = {{"tensor", "A", "matrices, (..., M, N)"}, CHECK, lu.PIVOT},
   scoped = true,
   run = function(x, check, pivot)
     lu.need_pivot("lu_factor_ex", pivot)
     local y, pivots = factor(x)
     local zero = y:detach():diagonal(0, -2, -1):eq(0)
     if x.device.type == "cpu" and not lib.capture and not zero:any():item() then
-      return y, pivots, ops.zeros({ unpack(x.shape, 1, x:dim() - 2) },
-        { dtype = require("moth").int32 }) -- no zero on a diagonal: info is 0
+      return y, pivots, ops.zeros({unpack(x.shape, 1, x:dim() - 2)},
+        {dtype = require("moth").int32}) -- no zero on a diagonal: info is 0
     end
     local info = zero:sum(-1):mul(0):int() -- 0 for each matrix
     if zero:size(-1) > 0 then
@@ -100,7 +100,7 @@ factors.matrix_sqrth = define {
   doc = "The symmetric positive-definite X with X X = A. Only the lower triangle of A is read; NaN "
     .. "if A has negative eigenvalues.",
   examples = "moth.eye(3) * 2  -- domain: symmetric",
-  args = { { "tensor", "A", "symmetric positive-definite matrices, (..., N, N)" } },
+  args = {{"tensor", "A", "symmetric positive-definite matrices, (..., N, N)"}},
   scoped = true,
   run = function(x)
     local values, v = eigh(x)
@@ -110,7 +110,7 @@ factors.matrix_sqrth = define {
 
 -- ---- reflections ----
 
-local REFLECTIONS = { "tensor", "tau", "factors of the reflections, (..., K)" }
+local REFLECTIONS = {"tensor", "tau", "factors of the reflections, (..., K)"}
 
 -- Raises unless tau has one factor for each of the first columns of x.
 local function check_reflections(fname, x, tau)
@@ -127,7 +127,7 @@ factors.orgqr = define {
   name = "orgqr",
   doc = "The first N columns of a product of Householder reflections: linalg.householder_product.",
   examples = "moth.randn(4, 3), moth.rand(2)",
-  args = { { "tensor", "input", "the vectors of the reflections, (..., M, N)" }, REFLECTIONS },
+  args = {{"tensor", "input", "the vectors of the reflections, (..., M, N)"}, REFLECTIONS},
   run = function(x, tau)
     check_reflections("orgqr", x, tau)
     local y = require("moth").linalg.householder_product(x, tau)
@@ -142,10 +142,10 @@ factors.ormqr = define {
   examples = "moth.randn(4, 3), moth.rand(2), moth.randn(4, 2)\n"
     .. "moth.randn(4, 3), moth.rand(2), moth.randn(2, 4), {left = false, transpose = true}",
   args = {
-    { "tensor", "input", "the vectors of the reflections, (..., M, N)" }, REFLECTIONS,
-    { "tensor", "other", "matrices, (..., M, K); (..., K, M) without `left`" },
-    { "bool", "left", "is Q on the left?", default = true },
-    { "bool", "transpose", "Q transposed", default = false },
+    {"tensor", "input", "the vectors of the reflections, (..., M, N)"}, REFLECTIONS,
+    {"tensor", "other", "matrices, (..., M, K); (..., K, M) without `left`"},
+    {"bool", "left", "is Q on the left?", default = true},
+    {"bool", "transpose", "Q transposed", default = false},
   },
   scoped = true,
   run = function(x, tau, y, left, transpose)
@@ -175,10 +175,10 @@ factors.lu_unpack = define {
     .. "moth.eye(2) * 2, moth.tensor{2LL, 2LL}, {unpack_pivots = false}",
   outputs = "P, L, U",
   args = {
-    { "tensor", "LU_data", "factors, (..., M, N)" },
-    { "index", "LU_pivots", "the row with which each row was swapped, (..., K)" },
-    { "bool", "unpack_data", "return L and U", default = true },
-    { "bool", "unpack_pivots", "return P", default = true },
+    {"tensor", "LU_data", "factors, (..., M, N)"},
+    {"index", "LU_pivots", "the row with which each row was swapped, (..., K)"},
+    {"bool", "unpack_data", "return L and U", default = true},
+    {"bool", "unpack_pivots", "return P", default = true},
   },
   scoped = true,
   run = function(x, pivots, data, swaps)
@@ -193,13 +193,13 @@ factors.lu_unpack = define {
       errors.refuse("lu_unpack", "LU_pivots", ("%d for each matrix of %s are needed"):format(k,
         errors.describe(x)), pivots, "E_SHAPE")
     end
-    local p, l, u = ops.zeros({ 0 }, like(x)), ops.zeros({ 0 }, like(x)), ops.zeros({ 0 }, like(x))
+    local p, l, u = ops.zeros({0}, like(x)), ops.zeros({0}, like(x)), ops.zeros({0}, like(x))
     if data then
       l = x:narrow(-1, 1, k):tril(-1) + ops.eye(m, k, like(x))
       u = x:narrow(-2, 1, k):triu()
     end
     if swaps then
-      local shape = { unpack(x.shape) }
+      local shape = {unpack(x.shape)}
       shape[#shape] = m
       local at = ops.linalg_lu_order(pivots, m, true)
       p = ops.eye(m, like(x)):index_select(1, at:reshape(-1)):reshape(shape)

@@ -46,7 +46,7 @@ local function need_matrices(fname, x, square)
   end
 end
 
-local EPS = { [8] = 2 ^ -52, [4] = 2 ^ -23 }
+local EPS = {[8] = 2 ^ -52, [4] = 2 ^ -23}
 
 -- The default relative tolerance: smaller singular values count as 0.
 local function usual(x)
@@ -56,12 +56,12 @@ end
 -- ---- norms ----
 
 local REDUCE = {
-  { "bool", "keepdim", "keep the dimensions with size 1", default = false },
-  { "dtype", "dtype", "converts the input first", optional = true },
+  {"bool", "keepdim", "keep the dimensions with size 1", default = false},
+  {"dtype", "dtype", "converts the input first", optional = true},
 }
 
 local function list_of(dim)
-  if type(dim) == "number" then return { dim } end
+  if type(dim) == "number" then return {dim} end
   return dim
 end
 
@@ -73,8 +73,8 @@ local function vector_norm(fname, x, ord, dim, keepdim, dtype)
   return (as("norm_p", fname)(x, ord, dim, keepdim, dtype))
 end
 
-local WORDS = { fro = true, nuc = true }
-local ORDERS = { [1] = true, [-1] = true, [2] = true, [-2] = true, [huge] = true, [-huge] = true }
+local WORDS = {fro = true, nuc = true}
+local ORDERS = {[1] = true, [-1] = true, [2] = true, [-2] = true, [huge] = true, [-huge] = true}
 
 -- Restores the two reduced dimensions of x, with size 1, in y.
 local function kept(y, x, dims)
@@ -103,7 +103,7 @@ local function check_order(fname, argname, ord)
 end
 
 local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
-  dims = list_of(dims) or { -2, -1 }
+  dims = list_of(dims) or { -2, -1}
   if #dims ~= 2 then
     errors.argument(fname, "dim", "two dimensions are needed, got " .. #dims, "E_ARG")
   end
@@ -111,7 +111,7 @@ local function matrix_norm(fname, x, ord, dims, keepdim, dtype)
   check_order(fname, "ord", ord)
   if ord == "fro" then return vector_norm(fname, x, 2, dims, keepdim, dtype) end
   if dtype then x = x:to(dtype) end
-  local m = as("movedim", fname, { source = "dim" })(x, dims, { -2, -1 })
+  local m = as("movedim", fname, {source = "dim"})(x, dims, { -2, -1})
   local y
   if ord == "nuc" then
     y = as("linalg_svdvals", fname)(m):sum(-1)
@@ -134,9 +134,9 @@ linalg.vector_norm = define {
   examples = "moth.randn(2, 3)\n"
     .. "moth.randn(2, 3), 1, {dim = 2, keepdim = true, dtype = moth.float64}",
   args = {
-    { "tensor", "x", "tensor of any shape" },
-    { "float", "ord", "the order of the norm", default = 2 },
-    { "dims", "dim", "dimensions to reduce; default: all", optional = true },
+    {"tensor", "x", "tensor of any shape"},
+    {"float", "ord", "the order of the norm", default = 2},
+    {"dims", "dim", "dimensions to reduce; default: all", optional = true},
     REDUCE[1], REDUCE[2],
   },
   run = function(x, ord, dim, keepdim, dtype)
@@ -153,10 +153,10 @@ linalg.matrix_norm = define {
   examples = "moth.randn(2, 3)\n"
     .. "moth.randn(2, 3, 4), 1, {dim = {1, 3}, keepdim = true, dtype = moth.float64}",
   args = {
-    { "tensor", "A", "matrices, (..., M, N)" },
-    { "any", "ord", "the norm", default = "fro" },
-    { "dims", "dim", "dimensions of the rows and the columns; default: the last two",
-      optional = true },
+    {"tensor", "A", "matrices, (..., M, N)"},
+    {"any", "ord", "the norm", default = "fro"},
+    {"dims", "dim", "dimensions of the rows and the columns; default: the last two",
+      optional = true},
     REDUCE[1], REDUCE[2],
   },
   scoped = true,
@@ -173,9 +173,9 @@ linalg.norm = define {
   examples = "moth.randn(2, 3)\nmoth.randn(2, 3), 'nuc'  -- domain: matrix\n"
     .. "moth.randn(2, 3), 1, {dim = 2, keepdim = true, dtype = moth.float64}",
   args = {
-    { "tensor", "A", "tensor of any shape; a vector or a matrix with `ord` and without `dim`" },
-    { "any", "ord", "the norm; default: 2, or 'fro'", optional = true },
-    { "dims", "dim", "one dimension, or two; default: all", optional = true },
+    {"tensor", "A", "tensor of any shape; a vector or a matrix with `ord` and without `dim`"},
+    {"any", "ord", "the norm; default: 2, or 'fro'", optional = true},
+    {"dims", "dim", "one dimension, or two; default: all", optional = true},
     REDUCE[1], REDUCE[2],
   },
   scoped = true,
@@ -200,8 +200,8 @@ linalg.cond = define {
     .. "singular A. For p = 2 and -2 it uses singular values, and A may have any shape.",
   examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3), {p = 'fro'}  -- domain: matrix",
   args = {
-    { "tensor", "A", "matrices, (..., M, N); square ones unless p is 2 or -2" },
-    { "any", "p", "the norm, as in matrix_norm", default = 2 },
+    {"tensor", "A", "matrices, (..., M, N); square ones unless p is 2 or -2"},
+    {"any", "p", "the norm, as in matrix_norm", default = 2},
   },
   scoped = true,
   run = function(x, p)
@@ -217,7 +217,7 @@ linalg.cond = define {
     local norm = matrix_norm("cond", x, p)
     local sign = as("linalg_slogdet", "cond")(x:detach())
     local gone = sign:eq(0)
-    local one = ops.eye(x:size(-1), { dtype = x.dtype, device = x.device })
+    local one = ops.eye(x:size(-1), {dtype = x.dtype, device = x.device})
     local safe = ops.where(gone:unsqueeze(-1):unsqueeze(-1), one, x)
     local other = matrix_norm("cond", as("linalg_inv", "cond")(safe), p)
     return (ops.where(gone, huge, norm * other))
@@ -226,8 +226,8 @@ linalg.cond = define {
 
 -- ---- ranks, pseudoinverses ----
 
-local HERMITIAN = { "bool", "hermitian", "is A symmetric? only its lower triangle is read",
-                    default = false }
+local HERMITIAN = {"bool", "hermitian", "is A symmetric? only its lower triangle is read",
+                    default = false}
 
 -- Symmetric matrices from their lower triangles. The gradient is symmetric too.
 local function symmetric(x)
@@ -246,16 +246,16 @@ linalg.matrix_rank = define {
     .. "dtype's precision.",
   examples = "moth.eye(3)\nmoth.eye(3), {atol = 0.1, rtol = 0.01, hermitian = true}",
   args = {
-    { "tensor", "A", "matrices, (..., M, N)" },
-    { "tensor", "atol", "lower bound: a number, or one for each matrix",
-      numbers = true, optional = true },
-    { "tensor", "rtol", "lower bound, relative to the largest", numbers = true, optional = true },
+    {"tensor", "A", "matrices, (..., M, N)"},
+    {"tensor", "atol", "lower bound: a number, or one for each matrix",
+      numbers = true, optional = true},
+    {"tensor", "rtol", "lower bound, relative to the largest", numbers = true, optional = true},
     HERMITIAN,
   },
   scoped = true,
   run = function(x, atol, rtol, hermitian)
     need_matrices("matrix_rank", x, hermitian)
-    for name, least in pairs { atol = atol, rtol = rtol } do
+    for name, least in pairs {atol = atol, rtol = rtol} do
       if type(least) == "boolean" then
         errors.refuse("matrix_rank", name, "a number or a tensor is needed", least, "E_TYPE")
       end
@@ -285,7 +285,7 @@ end
 
 -- Computes the pseudoinverses of matrices with a separate tolerance for each matrix.
 local function pinv_each(x, atol, rtol)
-  local pinv, batch, n = as("linalg_pinv", "pinv"), { unpack(x.shape, 1, x:dim() - 2) }, 1
+  local pinv, batch, n = as("linalg_pinv", "pinv"), {unpack(x.shape, 1, x:dim() - 2)}, 1
   for _, size in ipairs(batch) do n = n * size end
   if n == 0 then return (pinv(x)) end
   local low, part = tolerances("atol", atol, batch, n), tolerances("rtol", rtol, batch, n)
@@ -303,11 +303,11 @@ linalg.pinv = define {
   examples = "moth.eye(2, 3)  -- domain: matrix\n"
     .. "moth.eye(3), {atol = 0.1, rtol = 0.01, hermitian = true}  -- domain: symmetric",
   args = {
-    { "tensor", "A", "matrices, (..., M, N)" },
-    { "tensor", "atol", "singular values up to atol count as 0: a number, or one for each matrix",
-      numbers = true, default = 0 },
-    { "tensor", "rtol", "relative tolerance; default, if atol is 0: the larger "
-      .. "size times the dtype's precision", numbers = true, optional = true },
+    {"tensor", "A", "matrices, (..., M, N)"},
+    {"tensor", "atol", "singular values up to atol count as 0: a number, or one for each matrix",
+      numbers = true, default = 0},
+    {"tensor", "rtol", "relative tolerance; default, if atol is 0: the larger "
+      .. "size times the dtype's precision", numbers = true, optional = true},
     HERMITIAN,
   },
   run = function(x, atol, rtol, hermitian)
@@ -326,14 +326,14 @@ linalg.matrix_power = define {
   doc = "The n-th power of a square matrix; for a negative n a power of its inverse.",
   examples = "moth.eye(2) * 2, 3\nmoth.eye(2) * 2, -2  -- domain: matrix",
   args = {
-    { "tensor", "A", "matrices, (..., N, N)" },
-    { "int", "n", "the exponent" },
+    {"tensor", "A", "matrices, (..., N, N)"},
+    {"int", "n", "the exponent"},
   },
   scoped = true,
   run = function(x, n)
     need_matrices("matrix_power", x, true)
     if n == 0 then
-      local one = ops.eye(x:size(-1), { dtype = x.dtype, device = x.device })
+      local one = ops.eye(x:size(-1), {dtype = x.dtype, device = x.device})
       return (attach(one:expand(x.shape):clone(), x))
     end
     if n < 0 then x, n = as("linalg_inv", "matrix_power")(x), -n end
@@ -352,7 +352,7 @@ linalg.matrix_power = define {
 -- split after cut[i][j]. Matrix i has sizes[i] rows and sizes[i + 1] columns.
 local function cuts(sizes)
   local n, cost, cut = #sizes - 1, {}, {}
-  for i = 1, n do cost[i], cut[i] = { [i] = 0 }, {} end
+  for i = 1, n do cost[i], cut[i] = {[i] = 0}, {} end
   for length = 2, n do
     for i = 1, n - length + 1 do
       local j = i + length - 1
@@ -371,7 +371,7 @@ linalg.multi_dot = define {
   doc = "The product of two or more matrices, in the order that needs the fewest multiplications. "
     .. "The first and the last may be vectors.",
   examples = "{moth.randn(2, 3), moth.randn(3, 4), moth.randn(4)}",
-  args = { { "tensors", "tensors", "matrices of matching sizes" } },
+  args = {{"tensors", "tensors", "matrices of matching sizes"}},
   scoped = true,
   run = function(list)
     local n, sizes, given = #list, {}, {}
@@ -409,9 +409,9 @@ linalg.cross = define {
   doc = "The cross product of vectors of three numbers along `dim`.",
   examples = "moth.randn(2, 3), moth.randn(2, 3)\nmoth.randn(3, 2), moth.randn(3, 2), {dim = 1}",
   args = {
-    { "tensor", "input", "vectors of 3 numbers" },
-    { "tensor", "other", "vectors of 3 numbers, with the same number of dimensions; broadcast" },
-    { "dim", "dim", "dimension of the vectors", default = -1 },
+    {"tensor", "input", "vectors of 3 numbers"},
+    {"tensor", "other", "vectors of 3 numbers, with the same number of dimensions; broadcast"},
+    {"dim", "dim", "dimension of the vectors", default = -1},
   },
   scoped = true,
   run = function(a, b, dim)
@@ -419,7 +419,7 @@ linalg.cross = define {
       errors.argument("cross", "other", ("the input's number of dimensions is needed, got %s "
         .. "for %s"):format(errors.describe(b), errors.describe(a)), "E_SHAPE")
     end
-    for name, x in pairs { input = a, other = b } do
+    for name, x in pairs {input = a, other = b} do
       if dim == 0 or math.abs(dim) > x:dim() or x:size(dim) ~= 3 then
         errors.argument("cross", name, ("vectors of 3 numbers are needed along dim %d, got %s")
           :format(dim, errors.describe(x)), "E_SHAPE")
@@ -427,7 +427,7 @@ linalg.cross = define {
     end
     local x, y, z = unpack(a:unbind(dim))
     local u, v, w = unpack(b:unbind(dim))
-    return (ops.stack({ y * w - z * v, z * u - x * w, x * v - y * u }, dim))
+    return (ops.stack({y * w - z * v, z * u - x * w, x * v - y * u}, dim))
   end,
 }
 
@@ -437,9 +437,9 @@ linalg.vecdot = define {
   doc = "The dot products of vectors along `dim`.",
   examples = "moth.randn(2, 3), moth.randn(2, 3)\nmoth.randn(2, 3), moth.randn(3), {dim = -1}",
   args = {
-    { "tensor", "x", "vectors" },
-    { "tensor", "y", "vectors of the same length; broadcast" },
-    { "dim", "dim", "dimension of the vectors", default = -1 },
+    {"tensor", "x", "vectors"},
+    {"tensor", "y", "vectors of the same length; broadcast"},
+    {"dim", "dim", "dimension of the vectors", default = -1},
   },
   scoped = true,
   run = function(x, y, dim)
@@ -465,10 +465,10 @@ linalg.diagonal = define {
   name = "diagonal",
   doc = "A view of the diagonals of matrices, which become the last dimension.",
   examples = "moth.randn(3, 3)\nmoth.randn(2, 3, 4), {offset = 1, dim1 = 1, dim2 = 3}",
-  args = { { "tensor", "A", "matrices" },
-           { "int", "offset", "the diagonal; positive: above the main diagonal", default = 0 },
-           { "dim", "dim1", "dimension of the rows", default = -2 },
-           { "dim", "dim2", "dimension of the columns", default = -1 } },
+  args = {{"tensor", "A", "matrices"},
+           {"int", "offset", "the diagonal; positive: above the main diagonal", default = 0},
+           {"dim", "dim1", "dimension of the rows", default = -2},
+           {"dim", "dim2", "dimension of the columns", default = -1}},
   run = function(x, offset, dim1, dim2) return (ops.diagonal(x, offset, dim1, dim2)) end,
 }
 
@@ -488,4 +488,4 @@ local function names()
   return list
 end
 
-return (lazy.namespace("moth.linalg", linalg, rows, { find = find, names = names }))
+return (lazy.namespace("moth.linalg", linalg, rows, {find = find, names = names}))

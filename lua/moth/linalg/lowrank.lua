@@ -16,9 +16,9 @@ end
 -- Returns q orthonormal columns that nearly span the range of A.
 local function range_of(A, q, niter)
   local linalg = require("moth").linalg
-  local sizes = { unpack(A.shape) }
+  local sizes = {unpack(A.shape)}
   sizes[#sizes - 1], sizes[#sizes] = A:size(-1), q
-  local Q = linalg.qr(A:matmul(ops.randn(sizes, { dtype = A.dtype, device = A.device })))
+  local Q = linalg.qr(A:matmul(ops.randn(sizes, {dtype = A.dtype, device = A.device})))
   for _ = 1, niter do
     Q = linalg.qr(A:transpose(-1, -2):matmul(Q))
     Q = linalg.qr(A:matmul(Q))
@@ -35,11 +35,11 @@ local function low_rank(name, A, q, niter)
   if niter < 0 then refuse(name, "niter", "a number from 0 on is needed", niter, "E_ARG") end
   local Q = range_of(A, q, niter)
   local U, S, Vh = require("moth").linalg.svd(Q:transpose(-1, -2):matmul(A),
-    { full_matrices = false })
+    {full_matrices = false})
   return Q:matmul(U), S, (Vh:transpose(-1, -2))
 end
 
-local NITER = { "int", "niter", "number of additional multiplications by A", default = 2 }
+local NITER = {"int", "niter", "number of additional multiplications by A", default = 2}
 
 --- moth.svd_lowrank(A, q, niter, M) -> U, S, V: A - M is approximately U diag(S) V^T.
 lowrank.svd_lowrank = define {
@@ -48,10 +48,10 @@ lowrank.svd_lowrank = define {
     .. "are accurate if the other singular values are small.",
   examples = "moth.randn(5, 4), 2\nmoth.randn(5, 4), {q = 4, niter = 1, M = moth.randn(1, 4)}",
   outputs = "U, S, V",
-  args = { { "tensor", "A", "matrices, (..., M, N)" },
-           { "int", "q", "number of singular values; at most the smaller size", default = 6 },
+  args = {{"tensor", "A", "matrices, (..., M, N)"},
+           {"int", "q", "number of singular values; at most the smaller size", default = 6},
              NITER,
-           { "tensor", "M", "subtracted from A first, broadcast with it", optional = true } },
+           {"tensor", "M", "subtracted from A first, broadcast with it", optional = true}},
   scoped = true,
   run = function(A, q, niter, M)
     if M ~= nil then A = A - M end
@@ -66,9 +66,9 @@ lowrank.pca_lowrank = define {
     .. "directions, and A:matmul(V) are the projected observations.",
   examples = "moth.randn(5, 4), {q = 2}\nmoth.randn(5, 4), {q = 3, center = false, niter = 1}",
   outputs = "U, S, V",
-  args = { { "tensor", "A", "observations, (..., M, N)" },
-           { "int", "q", "number of components; default: 6, or the smaller size", optional = true },
-           { "bool", "center", "subtract the mean of each column?", default = true }, NITER },
+  args = {{"tensor", "A", "observations, (..., M, N)"},
+           {"int", "q", "number of components; default: 6, or the smaller size", optional = true},
+           {"bool", "center", "subtract the mean of each column?", default = true}, NITER},
   scoped = true,
   run = function(A, q, center, niter)
     if A:dim() < 2 then refuse("pca_lowrank", "A", "matrices, (..., M, N), are needed", A) end

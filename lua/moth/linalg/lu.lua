@@ -9,9 +9,9 @@ local lib = require "moth.binding.lib"
 local ops = bind.ops
 local lu = {}
 
-local A = { "tensor", "A", "matrices, (..., M, N)" }
-local PIVOT = { "bool", "pivot", "swap rows? must be true, since small pivots are inaccurate",
-                default = true }
+local A = {"tensor", "A", "matrices, (..., M, N)"}
+local PIVOT = {"bool", "pivot", "swap rows? must be true, since small pivots are inaccurate",
+                default = true}
 
 -- Raises if row swaps are disabled.
 local function need_pivot(name, pivot)
@@ -31,7 +31,7 @@ lu.lu_factor = define {
   examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3) * 2, {pivot = true}"
     .. "  -- domain: matrix",
   outputs = "LU, pivots",
-  args = { A, PIVOT },
+  args = {A, PIVOT},
   run = function(x, pivot)
     need_pivot("lu_factor", pivot)
     local y, pivots = factor(x)
@@ -49,17 +49,17 @@ lu.lu = define {
   examples = "moth.eye(3) * 2  -- domain: matrix\nmoth.eye(3) * 2, {pivot = true}"
     .. "  -- domain: matrix",
   outputs = "P, L, U",
-  args = { A, PIVOT },
+  args = {A, PIVOT},
   scoped = true,
   run = function(x, pivot)
     need_pivot("lu", pivot)
     local both, pivots = factor_lu(x)
     local m, n = x:size(-2), x:size(-1)
     local k = math.min(m, n)
-    local like = { dtype = x.dtype, device = x.device }
+    local like = {dtype = x.dtype, device = x.device}
     local at = ops.linalg_lu_order(pivots, m, true)
     local swaps = ops.eye(m, like):index_select(1, at:reshape(-1))
-    local shape = { unpack(x.shape) }
+    local shape = {unpack(x.shape)}
     shape[#shape] = m
     local lower = both:narrow(-1, 1, k):tril(-1) + ops.eye(m, k, like)
     local upper = both:narrow(-2, 1, k):triu()
@@ -98,11 +98,11 @@ lu.lu_solve = define {
     .. "moth.eye(2), moth.tensor{2LL, 2LL}, moth.ones(1, 2), {left = false, adjoint = true}"
     .. "  -- domain: matrix",
   args = {
-    { "tensor", "LU", "factors, (..., N, N)" },
-    { "index", "pivots", "the row with which each row was swapped, (..., N)" },
-    { "tensor", "B", "right sides, (..., N, K); (..., K, N) without `left`" },
-    { "bool", "left", "A X = B, not X A = B", default = true },
-    { "bool", "adjoint", "solve with A transposed?", default = false },
+    {"tensor", "LU", "factors, (..., N, N)"},
+    {"index", "pivots", "the row with which each row was swapped, (..., N)"},
+    {"tensor", "B", "right sides, (..., N, K); (..., K, N) without `left`"},
+    {"bool", "left", "A X = B, not X A = B", default = true},
+    {"bool", "adjoint", "solve with A transposed?", default = false},
   },
   scoped = true,
   run = function(factors, pivots, b, left, adjoint)
@@ -122,13 +122,13 @@ lu.lu_solve = define {
     local y
     if adjoint then -- U' L' P' X = B
       local turned = factors:transpose(-1, -2)
-      y = solve(turned, b, { upper = false })
-      y = solve(turned, y, { upper = true, unitriangular = true })
+      y = solve(turned, b, {upper = false})
+      y = solve(turned, y, {upper = true, unitriangular = true})
       y = rows_at(y, order(pivots, n, true))
     else
       y = rows_at(b, order(pivots, n))
-      y = solve(factors, y, { upper = false, unitriangular = true })
-      y = solve(factors, y, { upper = true })
+      y = solve(factors, y, {upper = false, unitriangular = true})
+      y = solve(factors, y, {upper = true})
     end
     if not left then y = y:transpose(-1, -2) end
     return y
@@ -160,12 +160,12 @@ lu.lstsq = define {
   outputs = "solution, residuals, rank, singular_values",
   args = {
     A,
-    { "tensor", "B", "right sides, (..., M, K) or (..., M)" },
-    { "float", "rcond", "relative tolerance: smaller singular values count as 0; default: the "
+    {"tensor", "B", "right sides, (..., M, K) or (..., M)"},
+    {"float", "rcond", "relative tolerance: smaller singular values count as 0; default: the "
       .. "larger "
-      .. "size times the dtype's precision", optional = true },
-    { "enum", "driver", "LAPACK's driver: QR with column pivoting, QR for matrices of full "
-      .. "rank, singular values (two)", choices = { "gelsy", "gels", "gelsd", "gelss" } },
+      .. "size times the dtype's precision", optional = true},
+    {"enum", "driver", "LAPACK's driver: QR with column pivoting, QR for matrices of full "
+      .. "rank, singular values (two)", choices = {"gelsy", "gels", "gelsd", "gelss"}},
   },
   scoped = true,
   run = function(x, b, rcond, driver)
@@ -177,13 +177,13 @@ lu.lstsq = define {
       residuals = (x:matmul(y) - b):square():sum(-2)
       if vector then residuals = residuals:squeeze(-1) end
     else
-      residuals = ops.zeros({ 0 }, { dtype = x.dtype, device = x.device })
+      residuals = ops.zeros({0}, {dtype = x.dtype, device = x.device})
       residuals = attach(attach(residuals, x), b)
     end
     if vector then y = y:squeeze(-1) end
-    if driver == "gels" then rank = ops.zeros({ 0 }, { dtype = rank.dtype, device = x.device }) end
+    if driver == "gels" then rank = ops.zeros({0}, {dtype = rank.dtype, device = x.device}) end
     if driver == "gels" or driver == "gelsy" then
-      values = ops.zeros({ 0 }, { dtype = x.dtype, device = x.device })
+      values = ops.zeros({0}, {dtype = x.dtype, device = x.device})
     end
     return y, residuals, rank, values
   end,

@@ -14,9 +14,9 @@ local matfun = {}
 
 -- The coefficients of the numerator of the Pade approximant of degree 13, from power 0 on. In the
 -- denominator the odd coefficients have the opposite sign.
-local PADE = { 64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
+local PADE = {64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800,
   129060195264000, 10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960,
-  16380, 182, 1 }
+  16380, 182, 1}
 local REACH = 5.37 -- the norm up to which the approximant has full f64 precision
 
 local solve = bind.as("linalg_solve", "matrix_exp")
@@ -39,7 +39,7 @@ matfun.matrix_exp = define {
   name = "matrix_exp",
   doc = "The exponential of a square matrix: the sum of A^k / k!.",
   examples = "moth.randn(2, 2)\nmoth.randn(2, 3, 3)",
-  args = { { "tensor", "A", "matrices, (..., N, N)" } },
+  args = {{"tensor", "A", "matrices, (..., N, N)"}},
   scoped = true,
   run = function(x)
     local n = x:dim()
@@ -57,7 +57,7 @@ matfun.matrix_exp = define {
     local norm, times = norms:max():item(), 0
     while norm > REACH and norm < math.huge do norm, times = norm / 2, times + 1 end
     if times > 0 then x = x / 2 ^ times end
-    local one = ops.eye(x:size(-1), { dtype = x.dtype, device = x.device })
+    local one = ops.eye(x:size(-1), {dtype = x.dtype, device = x.device})
     local x2 = x:matmul(x)
     local x4 = x2:matmul(x2)
     local x6 = x2:matmul(x4)
@@ -82,8 +82,8 @@ matfun.vander = define {
   doc = "The powers of each number, from 0 to N - 1, as rows.",
   examples = "moth.randn(3)\nmoth.randn(2, 3), {N = 2}",
   args = {
-    { "tensor", "x", "numbers, (..., M)" },
-    { "int", "N", "number of powers; default: M", optional = true },
+    {"tensor", "x", "numbers, (..., M)"},
+    {"int", "N", "number of powers; default: M", optional = true},
   },
   scoped = true,
   run = function(x, count)
@@ -97,7 +97,7 @@ matfun.vander = define {
     if count < 2 then return (attach(ops.ones_like(x):narrow(-1, 1, count), x)) end
     local sizes = lib.filled(x:dim(), -1)
     sizes[#sizes] = count - 1
-    return (ops.cat({ ops.ones_like(x), x:expand(sizes):cumprod(-1) }, -1))
+    return (ops.cat({ops.ones_like(x), x:expand(sizes):cumprod(-1)}, -1))
   end,
 }
 
@@ -124,8 +124,8 @@ matfun.tensorinv = define {
   examples = "moth.eye(3):reshape(1, 3, 3)  -- domain: matrix\n"
     .. "moth.eye(3), {ind = 1}  -- domain: matrix",
   args = {
-    { "tensor", "A", "the products of the first `ind` sizes and of the others must be equal" },
-    { "int", "ind", "number of dimensions of the rows", default = 2 },
+    {"tensor", "A", "the products of the first `ind` sizes and of the others must be equal"},
+    {"int", "ind", "number of dimensions of the rows", default = 2},
   },
   scoped = true,
   run = function(x, ind)
@@ -155,13 +155,13 @@ matfun.tensorsolve = define {
   examples = "moth.eye(3):reshape(1, 3, 3), moth.ones(1, 3)  -- domain: matrix\n"
     .. "moth.eye(3), moth.ones(3), {dims = {1}}  -- domain: matrix",
   args = {
-    { "tensor", "A", "a tensor with the sizes of B, then of X, after `dims` are moved" },
-    { "tensor", "B", "right side" },
-    { "dims", "dims", "dimensions of A to move to the end first", optional = true },
+    {"tensor", "A", "a tensor with the sizes of B, then of X, after `dims` are moved"},
+    {"tensor", "B", "right side"},
+    {"dims", "dims", "dimensions of A to move to the end first", optional = true},
   },
   scoped = true,
   run = function(x, b, dims)
-    if type(dims) == "number" then dims = { dims } end
+    if type(dims) == "number" then dims = {dims} end
     if b:dim() > x:dim() then
       errors.argument("tensorsolve", "B", ("%s has more dimensions than A, %s"):format(
         errors.describe(b), errors.describe(x)), "E_SHAPE")
@@ -191,14 +191,14 @@ matfun.polar = define {
     .. "negative eigenvalues.",
   examples = "moth.eye(3, 2)  -- domain: matrix",
   outputs = "U, H",
-  args = { { "tensor", "A", "matrices, (..., M, N) with M >= N" } },
+  args = {{"tensor", "A", "matrices, (..., M, N) with M >= N"}},
   scoped = true,
   run = function(x)
     if x:dim() < 2 or x:size(-2) < x:size(-1) then
       errors.refuse("polar", "A", "matrices with at least as many rows as columns are needed", x,
         "E_SHAPE")
     end
-    local W, S, Vh = require("moth").linalg.svd(x, { full_matrices = false })
+    local W, S, Vh = require("moth").linalg.svd(x, {full_matrices = false})
     return W:matmul(Vh), (Vh:transpose(-1, -2):matmul(S:unsqueeze(-1) * Vh))
   end,
 }
@@ -213,16 +213,16 @@ local triangular = {} -- a function's name -> linalg_solve_triangular, whose mes
 function matfun.reflected(name, x, tau, y, transpose)
   local m, n, k = x:size(-2), x:size(-1), tau:size(-1)
   if k == 0 then return y end
-  local low = x:tril(-1) + ops.eye(m, n, { dtype = x.dtype, device = x.device })
+  local low = x:tril(-1) + ops.eye(m, n, {dtype = x.dtype, device = x.device})
   local v, by = low:narrow(-1, 1, k), tau:unsqueeze(-1)
   local turned = v:transpose(-1, -2)
   local inner, upper = turned:matmul(y), (by * turned:matmul(v)):triu(1)
   triangular[name] = triangular[name] or bind.as("linalg_solve_triangular", name)
   local divide = triangular[name]
   if transpose then
-    inner = by * divide(upper:transpose(-1, -2), inner, { upper = false, unitriangular = true })
+    inner = by * divide(upper:transpose(-1, -2), inner, {upper = false, unitriangular = true})
   else
-    inner = divide(upper, by * inner, { upper = true, unitriangular = true })
+    inner = divide(upper, by * inner, {upper = true, unitriangular = true})
   end
   return y - v:matmul(inner)
 end
@@ -233,8 +233,8 @@ matfun.householder_product = define {
   doc = "The first N columns of the product of the reflections 1 - tau[i] b b^T, where b is column "
     .. "i of A below the diagonal, and 1 on the diagonal.",
   examples = "moth.randn(4, 3), moth.rand(2)\nmoth.randn(2, 3, 3), moth.rand(2, 3)",
-  args = { { "tensor", "A", "matrices, (..., M, N) with M >= N" },
-           { "tensor", "tau", "(..., K) with K <= N" } },
+  args = {{"tensor", "A", "matrices, (..., M, N) with M >= N"},
+           {"tensor", "tau", "(..., K) with K <= N"}},
   scoped = true,
   run = function(x, tau)
     local m, n, k = x:dim() > 1 and x:size(-2) or 0, x:dim() > 0 and x:size(-1) or 0,
@@ -244,7 +244,7 @@ matfun.householder_product = define {
         .. "no more columns than rows, are needed, got %s and %s"):format(errors.describe(x),
         errors.describe(tau)), "E_SHAPE")
     end
-    local like = { dtype = x.dtype, device = x.device }
+    local like = {dtype = x.dtype, device = x.device}
     local y = matfun.reflected("householder_product", x, tau, ops.eye(m, n, like):expand_as(x))
     return (attach(attach(y, x), tau))
   end,

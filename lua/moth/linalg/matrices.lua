@@ -18,7 +18,7 @@ local matrices = {
   inverse = bind.as("linalg_inv", "inverse"),
 }
 
-local MATRICES = { "tensor", "input", "matrices, (..., M, N)" }
+local MATRICES = {"tensor", "input", "matrices, (..., M, N)"}
 
 local slogdet = bind.as("linalg_slogdet", "logdet")
 
@@ -28,7 +28,7 @@ matrices.logdet = define {
   doc = "The logarithm of the determinant of a matrix: -inf if it is singular, NaN if the "
     .. "determinant is negative.",
   examples = "moth.eye(3) * 2  -- domain: matrix",
-  args = { { "tensor", "A", "matrices, (..., N, N)" } },
+  args = {{"tensor", "A", "matrices, (..., N, N)"}},
   scoped = true,
   run = function(x)
     local sign, y = slogdet(x)
@@ -46,8 +46,8 @@ matrices.pinverse = define {
     .. "moth.eye(2, 3), {rcond = 1e-3}  -- domain: matrix",
   args = {
     MATRICES,
-    { "float", "rcond", "relative tolerance: smaller singular values count as 0",
-      default = 1e-15 },
+    {"float", "rcond", "relative tolerance: smaller singular values count as 0",
+      default = 1e-15},
   },
   run = function(x, rcond)
     return (pinv(x, 0, rcond))
@@ -63,7 +63,7 @@ matrices.qr = define {
   examples = "moth.randn(3, 2)  -- domain: matrix\n"
     .. "moth.randn(3, 3), {some = false}  -- domain: matrix",
   outputs = "Q, R",
-  args = { MATRICES, { "bool", "some", "reduced form? if false, Q is square", default = true } },
+  args = {MATRICES, {"bool", "some", "reduced form? if false, Q is square", default = true}},
   run = function(x, some)
     local q, r = factor(x, some and "reduced" or "complete")
     return q, r
@@ -84,14 +84,14 @@ matrices.svd = define {
   outputs = "U, S, V",
   args = {
     MATRICES,
-    { "bool", "some", "only as many vectors as singular values?", default = true },
-    { "bool", "compute_uv", "compute U and V? if false, they are zeros", default = true },
+    {"bool", "some", "only as many vectors as singular values?", default = true},
+    {"bool", "compute_uv", "compute U and V? if false, they are zeros", default = true},
   },
   scoped = true,
   run = function(x, some, compute_uv)
     if not compute_uv then
-      local s, shape = values_of(x), { unpack(x.shape) }
-      local like = { dtype = x.dtype, device = x.device }
+      local s, shape = values_of(x), {unpack(x.shape)}
+      local like = {dtype = x.dtype, device = x.device}
       local m, n = shape[#shape - 1], shape[#shape]
       shape[#shape - 1], shape[#shape] = m, m
       local u = ops.zeros(shape, like)
@@ -112,10 +112,10 @@ matrices.cross = define {
   doc = "The cross product of vectors of three numbers along `dim`.",
   examples = "moth.randn(3, 2), moth.randn(3, 2)\nmoth.randn(2, 3), moth.randn(2, 3), {dim = 2}",
   args = {
-    { "tensor", "input", "vectors of 3 numbers" },
-    { "tensor", "other", "vectors of the same length; broadcast" },
-    { "dim", "dim", "dimension of the vectors; default: the first of size 3",
-      optional = true },
+    {"tensor", "input", "vectors of 3 numbers"},
+    {"tensor", "other", "vectors of the same length; broadcast"},
+    {"dim", "dim", "dimension of the vectors; default: the first of size 3",
+      optional = true},
   },
   run = function(a, b, dim)
     for d = 1, dim and 0 or a:dim() do
@@ -148,17 +148,17 @@ matrices.cholesky_solve = define {
   examples = "moth.ones(2, 1), moth.eye(2)  -- domain: matrix\n"
     .. "moth.ones(2, 1), moth.eye(2), {upper = true}  -- domain: matrix",
   args = {
-    { "tensor", "B", "right sides, (..., N, K)" },
-    { "tensor", "L", "factors, (..., N, N)" },
-    { "bool", "upper", "are the factors upper triangular?", default = false },
+    {"tensor", "B", "right sides, (..., N, K)"},
+    {"tensor", "L", "factors, (..., N, N)"},
+    {"bool", "upper", "are the factors upper triangular?", default = false},
   },
   scoped = true,
   run = function(b, l, upper)
     check_factors("cholesky_solve", l)
     local other = l:transpose(-1, -2)
     if upper then l, other = other, l end
-    local y = triangular(l, b, { upper = false })
-    return (triangular(other, y, { upper = true }))
+    local y = triangular(l, b, {upper = false})
+    return (triangular(other, y, {upper = true}))
   end,
 }
 
@@ -172,15 +172,15 @@ matrices.cholesky_inverse = define {
   examples = "moth.eye(2) * 2  -- domain: matrix\n"
     .. "moth.eye(2) * 2, {upper = true}  -- domain: matrix",
   args = {
-    { "tensor", "L", "factors, (..., N, N)" },
-    { "bool", "upper", "are the factors upper triangular?", default = false },
+    {"tensor", "L", "factors, (..., N, N)"},
+    {"bool", "upper", "are the factors upper triangular?", default = false},
   },
   scoped = true,
   run = function(l, upper)
     check_factors("cholesky_inverse", l)
     if upper then l = l:transpose(-1, -2) end
-    local one = ops.eye(l:size(-1), { dtype = l.dtype, device = l.device })
-    local y = invert(l, one, { upper = false })
+    local one = ops.eye(l:size(-1), {dtype = l.dtype, device = l.device})
+    local y = invert(l, one, {upper = false})
     return (y:transpose(-1, -2):matmul(y))
   end,
 }
@@ -192,9 +192,9 @@ matrices.lu_solve = define {
   doc = "Solves A X = B with the factors of A from linalg.lu_factor.",
   examples = "moth.ones(2, 1), moth.eye(2), moth.tensor{1LL, 2LL}  -- domain: matrix",
   args = {
-    { "tensor", "B", "right sides, (..., N, K)" },
-    { "tensor", "LU", "factors, (..., N, N)" },
-    { "index", "pivots", "the row with which each row was swapped, (..., N)" },
+    {"tensor", "B", "right sides, (..., N, K)"},
+    {"tensor", "LU", "factors, (..., N, N)"},
+    {"index", "pivots", "the row with which each row was swapped, (..., N)"},
   },
   run = function(b, factors, pivots)
     return (linalg.lu_solve(factors, pivots, b))

@@ -61,17 +61,17 @@ a branch at other sizes is not seen. Positions and token ids count from 1, as in
     .. "{input_names = {'x'}, output_names = {'y'}, dynamic_axes = {x = {'batch'}}, "
     .. "opset_version = 18}",
   args = {
-    { "any", "net", "a module, or a function of tensors" },
-    { "any", "args", "an example input, or a list of all arguments" },
-    { "string", "path", "the file to write" },
-    { "any", "input_names", "a list of names, one for each tensor", optional = true },
-    { "any", "output_names", "names of the results", optional = true },
-    { "any", "dynamic_axes", "name of an input -> dimensions whose sizes may vary",
-      optional = true },
-    { "int", "opset_version", "17 to 21", default = FIRST },
-    { "bool", "export_params", "only true: a file holds its weights", default = true },
-    { "bool", "do_constant_folding", "accepted: values without inputs are always constants",
-      default = true },
+    {"any", "net", "a module, or a function of tensors"},
+    {"any", "args", "an example input, or a list of all arguments"},
+    {"string", "path", "the file to write"},
+    {"any", "input_names", "a list of names, one for each tensor", optional = true},
+    {"any", "output_names", "names of the results", optional = true},
+    {"any", "dynamic_axes", "name of an input -> dimensions whose sizes may vary",
+      optional = true},
+    {"int", "opset_version", "17 to 21", default = FIRST},
+    {"bool", "export_params", "only true: a file holds its weights", default = true},
+    {"bool", "do_constant_folding", "accepted: values without inputs are always constants",
+      default = true},
   },
   run = function(net, args, path, input_names, output_names, dynamic_axes, opset, params)
     local export = require "moth.onnx.export"
@@ -86,19 +86,19 @@ a branch at other sizes is not seen. Positions and token ids count from 1, as in
     if not params then
       refuse("export_params", "a file always holds its weights, got false", "E_UNSUPPORTED")
     end
-    if lib.istensor(args) then args = { args } end
+    if lib.istensor(args) then args = {args} end
     if not lib.is_plain(args) then
       refuse("args", "a tensor or a list of arguments is needed, got " .. errors.describe(args),
         "E_TYPE")
     end
-    local list = { n = table.maxn(args) }
+    local list = {n = table.maxn(args)}
     for i = 1, list.n do list[i] = args[i] end
     local inputs = export.inputs(list)
     if #inputs == 0 then refuse("args", "there is no tensor in it", "E_TYPE") end
     local names = given.names(input_names, #inputs, "input_names", "input")
     local function outputs(n) return given.names(output_names, n, "output_names", "output") end
-    local model = export.model(net, list, { input_names = names, output_names = outputs,
-      axes = given.axes(dynamic_axes, names, inputs, output_names), opset = tonumber(opset) })
+    local model = export.model(net, list, {input_names = names, output_names = outputs,
+      axes = given.axes(dynamic_axes, names, inputs, output_names), opset = tonumber(opset)})
     local proto = require "moth.onnx.proto"
     local pieces = proto.encode("Model", model)
     if pieces.size > MOST_BYTES then
@@ -109,4 +109,4 @@ a branch at other sizes is not seen. Positions and token ids count from 1, as in
   end,
 }
 
-return (lazy.namespace("moth.onnx", onnx, { load = { "moth.onnx.load", "load" } }))
+return (lazy.namespace("moth.onnx", onnx, {load = {"moth.onnx.load", "load"}}))

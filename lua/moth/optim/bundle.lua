@@ -40,7 +40,7 @@ end
 
 --- Creates a tensor with one value, or of zeros, for the state of a parameter.
 function bundle.fresh(p, value)
-  return (require("moth").full_like(p, value or 0, { dtype = bundle.state_dtype(p) }))
+  return (require("moth").full_like(p, value or 0, {dtype = bundle.state_dtype(p)}))
 end
 
 --- Converts a parameter or its gradient to the computation's dtype: float32 for half types.

@@ -2,4 +2,4 @@
 
 local lazy = require "moth.base.lazy"
 
-return (lazy.namespace("moth.signal", {}, { windows = { "moth.signal.windows" } }))
+return (lazy.namespace("moth.signal", {}, {windows = {"moth.signal.windows"}}))

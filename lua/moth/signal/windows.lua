@@ -12,13 +12,13 @@ local cos, pi = series.cos, math.pi
 
 local windows = {}
 
-local LENGTH = { "int", "M", "number of elements" }
-local SYM = { "bool", "sym", "symmetric? if false, the first M elements of a window of M + 1",
-              default = true }
+local LENGTH = {"int", "M", "number of elements"}
+local SYM = {"bool", "sym", "symmetric? if false, the first M elements of a window of M + 1",
+              default = true}
 local WHERE = {
-  { "dtype", "dtype", "element type; default: the default dtype", optional = true },
-  { "device", "device", "the result's device", optional = true },
-  { "bool", "requires_grad", "does the result require a gradient?", default = false },
+  {"dtype", "dtype", "element type; default: the default dtype", optional = true},
+  {"device", "device", "the result's device", optional = true},
+  {"bool", "requires_grad", "does the result require a gradient?", default = false},
 }
 
 local function above(name, argument, value, least, strict)
@@ -31,7 +31,7 @@ end
 -- are a tensor from 0 on that it may overwrite, `...` are the values of the arguments in `more`.
 -- mirrored: the window is symmetric, and the function is called for its first half only.
 local function make(name, doc, more, terms, examples, mirrored)
-  local args = { LENGTH }
+  local args = {LENGTH}
   for _, row in ipairs(more) do args[#args + 1] = row end
   args[#args + 1] = SYM
   for _, row in ipairs(WHERE) do args[#args + 1] = row end
@@ -78,7 +78,7 @@ make("bartlett", "A triangle from 0 to 1 and back.", {}, function(n, sym)
 end, nil, true)
 
 make("blackman", "A sum of two cosines, 0 at its ends.", {}, function(n, sym)
-  return cosines(n, sym, { 0.42, 0.5, 0.08 })
+  return cosines(n, sym, {0.42, 0.5, 0.08})
 end, nil, true)
 
 make("cosine", "Half a period of a sine.", {}, function(n, sym)
@@ -87,9 +87,9 @@ make("cosine", "Half a period of a sine.", {}, function(n, sym)
 end, nil, true)
 
 make("exponential", "exp(-|n - center| / tau).", {
-  { "float", "center", "the position of the maximum, from 0; default: the middle",
-    optional = true },
-  { "float", "tau", "a larger tau makes it wider", default = 1 },
+  {"float", "center", "the position of the maximum, from 0; default: the middle",
+    optional = true},
+  {"float", "tau", "a larger tau makes it wider", default = 1},
 }, function(n, sym, center, tau)
   above("exponential", "tau", tau, 0, true)
   center = center or (not sym and n > 1 and n or n - 1) / 2
@@ -97,7 +97,7 @@ make("exponential", "exp(-|n - center| / tau).", {
 end, "5\n5, {center = 1, tau = 2}")
 
 make("gaussian", "The density of a normal distribution, scaled to 1 at the middle.", {
-  { "float", "std", "the standard deviation, in elements", default = 1 },
+  {"float", "std", "the standard deviation, in elements", default = 1},
 }, function(n, sym, std)
   above("gaussian", "std", std, 0, true)
   local middle = (not sym and n > 1 and n or n - 1) / 2
@@ -105,29 +105,29 @@ make("gaussian", "The density of a normal distribution, scaled to 1 at the middl
 end, "5\n5, {std = 0.9}")
 
 make("general_cosine", "A sum of cosines: a[1] - a[2] cos(t) + a[3] cos(2 t) - ...", {
-  { "floats", "a", "the coefficients" },
+  {"floats", "a", "the coefficients"},
 }, function(n, sym, a)
-  if type(a) == "number" then a = { a } end
+  if type(a) == "number" then a = {a} end
   if #a == 0 then errors.argument("general_cosine", "a", "at least one factor is "
     .. "needed", "E_SHAPE") end
   return cosines(n, sym, a)
 end, "5, {0.46, 0.23, 0.31}", true)
 
 make("general_hamming", "alpha - (1 - alpha) times a cosine.", {
-  { "float", "alpha", "the mean", default = 0.54 },
-}, function(n, sym, alpha) return cosines(n, sym, { alpha, 1 - alpha }) end, "5\n5, {alpha = 0.46}",
+  {"float", "alpha", "the mean", default = 0.54},
+}, function(n, sym, alpha) return cosines(n, sym, {alpha, 1 - alpha}) end, "5\n5, {alpha = 0.46}",
   true)
 
 make("hamming", "0.54 - 0.46 times a cosine.", {}, function(n, sym)
-  return cosines(n, sym, { 0.54, 0.46 })
+  return cosines(n, sym, {0.54, 0.46})
 end, nil, true)
 
 make("hann", "One period of a cosine, from 0 to 1 and back.", {}, function(n, sym)
-  return cosines(n, sym, { 0.5, 0.5 })
+  return cosines(n, sym, {0.5, 0.5})
 end, nil, true)
 
 make("kaiser", "A Bessel function; a larger beta makes it narrower.", {
-  { "float", "beta", "a larger beta makes the window narrower", default = 12 },
+  {"float", "beta", "a larger beta makes the window narrower", default = 12},
 }, function(n, sym, beta)
   above("kaiser", "beta", beta, 0)
   if n == 1 then return one end
@@ -139,7 +139,7 @@ make("kaiser", "A Bessel function; a larger beta makes it narrower.", {
 end, "5\n5, {beta = 3}", true)
 
 make("nuttall", "A sum of three cosines with low side lobes.", {}, function(n, sym)
-  return cosines(n, sym, { 0.3635819, 0.4891775, 0.1365995, 0.0106411 })
+  return cosines(n, sym, {0.3635819, 0.4891775, 0.1365995, 0.0106411})
 end, nil, true)
 
 return (lazy.namespace("moth.signal.windows", windows, {}))

@@ -13,14 +13,14 @@ local ops, istensor = bind.ops, require("moth.binding.lib").istensor
 local special = {}
 
 -- The ops, by their names here; most names are the same.
-local OPS = { expit = "sigmoid", gammaln = "lgamma", psi = "digamma", gammainc = "igamma",
+local OPS = {expit = "sigmoid", gammaln = "lgamma", psi = "digamma", gammainc = "igamma",
               gammaincc = "igammac", modified_bessel_i0 = "i0",
-              modified_bessel_i1 = "special_i1" }
+              modified_bessel_i1 = "special_i1"}
 for name in ("digamma erf erfc erfinv exp2 expm1 i0 log1p log_softmax logit logsumexp round sinc "
   .. "softmax xlogy"):gmatch "%S+" do OPS[name] = name end
 for name in ("erfcx i0e i1 i1e log_ndtr ndtri"):gmatch "%S+" do OPS[name] = "special_" .. name end
 
-local INPUT = { "tensor", "input", "tensor of any shape" }
+local INPUT = {"tensor", "input", "tensor of any shape"}
 
 -- Converts a number to a float tensor for x.
 local function as_tensor(number, x)
@@ -34,7 +34,7 @@ special.entr = define {
   doc = "-input * log(input), the summand of the entropy for this probability; 0 at 0, -math.huge "
     .. "below 0.",
   examples = "moth.rand(2, 3)  -- domain: positive",
-  args = { INPUT },
+  args = {INPUT},
   scoped = true,
   run = function(x)
     local zero = x:eq(0) -- log 0 is infinite, and so is the derivative of sqrt at 0
@@ -49,7 +49,7 @@ special.ndtr = define {
   name = "ndtr",
   doc = "The distribution function of the standard normal distribution.",
   examples = "moth.randn(2, 3)",
-  args = { INPUT },
+  args = {INPUT},
   scoped = true,
   run = function(x) return (x * -math.sqrt(0.5)):erfc() * 0.5 end,
 }
@@ -59,8 +59,8 @@ special.xlog1py = define {
   name = "xlog1py",
   doc = "input * log(1 + other), and 0 where input is 0.",
   examples = "moth.rand(2, 3), moth.rand(3)  -- domain: positive",
-  args = { { "tensor", "input", "a number or a tensor", numbers = true },
-           { "tensor", "other", "a number or a tensor", numbers = true } },
+  args = {{"tensor", "input", "a number or a tensor", numbers = true},
+           {"tensor", "other", "a number or a tensor", numbers = true}},
   scoped = true,
   run = function(x, y)
     if not istensor(x) and not istensor(y) then
@@ -80,8 +80,8 @@ special.zeta = define {
   doc = "Hurwitz's zeta function, the sum of (other + k)^-input over k from 0 on. No gradient for "
     .. "`input`.",
   examples = "3, moth.rand(2, 3)  -- domain: positive",
-  args = { { "tensor", "input", "the exponent, a number or a tensor", numbers = true },
-           { "tensor", "other", "the start of the sum, a number or a tensor", numbers = true } },
+  args = {{"tensor", "input", "the exponent, a number or a tensor", numbers = true},
+           {"tensor", "other", "the start of the sum, a number or a tensor", numbers = true}},
   run = function(x, q)
     if not istensor(x) and not istensor(q) then
       errors.argument("zeta", "input", "at least one tensor is needed, got " .. errors.describe(x))
@@ -94,24 +94,24 @@ special.zeta = define {
 
 -- Name -> the function's name in bessel_of, and its doc.
 local BESSEL = {
-  bessel_j0 = { "j0", "The Bessel function of the first kind of order 0." },
-  bessel_j1 = { "j1", "The Bessel function of the first kind of order 1." },
-  bessel_y0 = { "y0", "The Bessel function of the second kind of order 0, for numbers above 0." },
-  bessel_y1 = { "y1", "The Bessel function of the second kind of order 1, for numbers above 0." },
-  modified_bessel_k0 = { "k0", "The modified Bessel function of the second kind of order 0, for "
-    .. "numbers above 0." },
-  modified_bessel_k1 = { "k1", "The modified Bessel function of the second kind of order 1, for "
-    .. "numbers above 0." },
-  scaled_modified_bessel_k0 = { "scaled_k0", "exp(input) times modified_bessel_k0." },
-  scaled_modified_bessel_k1 = { "scaled_k1", "exp(input) times modified_bessel_k1." },
-  airy_ai = { "airy", "Airy's function Ai; float64 results lose precision as |input|^1.5 grows." },
+  bessel_j0 = {"j0", "The Bessel function of the first kind of order 0."},
+  bessel_j1 = {"j1", "The Bessel function of the first kind of order 1."},
+  bessel_y0 = {"y0", "The Bessel function of the second kind of order 0, for numbers above 0."},
+  bessel_y1 = {"y1", "The Bessel function of the second kind of order 1, for numbers above 0."},
+  modified_bessel_k0 = {"k0", "The modified Bessel function of the second kind of order 0, for "
+    .. "numbers above 0."},
+  modified_bessel_k1 = {"k1", "The modified Bessel function of the second kind of order 1, for "
+    .. "numbers above 0."},
+  scaled_modified_bessel_k0 = {"scaled_k0", "exp(input) times modified_bessel_k0."},
+  scaled_modified_bessel_k1 = {"scaled_k1", "exp(input) times modified_bessel_k1."},
+  airy_ai = {"airy", "Airy's function Ai; float64 results lose precision as |input|^1.5 grows."},
 }
 for name, row in pairs(BESSEL) do
   special[name] = define {
     name = name,
     doc = row[2],
     examples = "moth.rand(2, 3)  -- domain: positive",
-    args = { INPUT },
+    args = {INPUT},
     run = function(x) return (ops.bessel_of(x, row[1])) end,
   }
 end
@@ -121,7 +121,7 @@ special.spherical_bessel_j0 = define {
   name = "spherical_bessel_j0",
   doc = "The spherical Bessel function of the first kind of order 0: sin(input) / input, 1 at 0.",
   examples = "moth.rand(2, 3)  -- domain: positive",
-  args = { INPUT },
+  args = {INPUT},
   run = function(x) return (ops.sinc_slope(x, 0)) end,
 }
 

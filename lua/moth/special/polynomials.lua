@@ -15,16 +15,16 @@ local MOST = 1e5 -- the highest degree: with a gradient it takes a second
 
 -- P0 = 1, P1 = a x + b, P(k + 1) = (a x + b) P(k) - c P(k - 1). A row contains a and b of degree 1,
 -- and a function of k that returns a, b, c of degree k + 1.
-local function chebyshev(a, b) return { a, b, function() return 2, 0, 1 end } end
+local function chebyshev(a, b) return {a, b, function() return 2, 0, 1 end} end
 local ROWS = {
   chebyshev_polynomial_t = chebyshev(1, 0), chebyshev_polynomial_u = chebyshev(2, 0),
   chebyshev_polynomial_v = chebyshev(2, -1), chebyshev_polynomial_w = chebyshev(2, 1),
-  hermite_polynomial_h = { 2, 0, function(k) return 2, 0, 2 * k end },
-  hermite_polynomial_he = { 1, 0, function(k) return 1, 0, k end },
+  hermite_polynomial_h = {2, 0, function(k) return 2, 0, 2 * k end},
+  hermite_polynomial_he = {1, 0, function(k) return 1, 0, k end},
   laguerre_polynomial_l = { -1, 1, function(k)
     return -1 / (k + 1), (2 * k + 1) / (k + 1), k / (k + 1)
-  end },
-  legendre_polynomial_p = { 1, 0, function(k) return (2 * k + 1) / (k + 1), 0, k / (k + 1) end },
+  end},
+  legendre_polynomial_p = {1, 0, function(k) return (2 * k + 1) / (k + 1), 0, k / (k + 1) end},
 }
 
 -- Returns a x + b, or x itself.
@@ -99,9 +99,9 @@ local function made(name, row, shifted)
       name:match("(%l+)_polynomial"):gsub("^%l", string.upper), name:match("%l+$"):upper(),
       shifted and " at 2 input - 1" or ""),
     examples = "moth.rand(2, 3), 3\nmoth.rand(2, 3), moth.tensor{0LL, 2LL, 5LL}",
-    args = { { "tensor", "input", "a tensor, or a number if n is a tensor", numbers = true },
-             { "tensor", "n", "the degree, an integer or a tensor of integers; the time grows "
-               .. "with the largest degree", numbers = true } },
+    args = {{"tensor", "input", "a tensor, or a number if n is a tensor", numbers = true},
+             {"tensor", "n", "the degree, an integer or a tensor of integers; the time grows "
+               .. "with the largest degree", numbers = true}},
     scoped = true,
     run = function(input, n)
       local moth = require "moth"

@@ -57,8 +57,8 @@ local function float(slot)
   if x == x then return x end -- NaN: the argument is absent
 end
 
-local TENSOR = { tensor = true, mask = true, index = true }
-local WHOLE = { int = true, dim = true, position = true, ignored = true }
+local TENSOR = {tensor = true, mask = true, index = true}
+local WHOLE = {int = true, dim = true, position = true, ignored = true}
 
 -- The value of arg; tensor(k) returns the k-th tensor of the call, or nil.
 local function value_of(arg, slots, tensor)
@@ -66,7 +66,7 @@ local function value_of(arg, slots, tensor)
     ffi.string(arg.fallback)
   if TENSOR[kind] then return tensor(tonumber(slots[at].integer)) end
   if kind == "tensors" or kind == "indices" then
-    local list, first = { n = tonumber(slots[at + 1].integer) }, tonumber(slots[at].integer)
+    local list, first = {n = tonumber(slots[at + 1].integer)}, tonumber(slots[at].integer)
     for k = 1, list.n do list[k] = tensor(first + k - 1) or false end
     return list
   end
@@ -96,7 +96,7 @@ local record, version = ffi.new "moth_logged_call", ffi.new "uint32_t[1]"
 
 local function read(i)
   lib.check(C.moth_call_log_at(ctx, i, record), "onnx.export")
-  local call = { versions = {}, results = {}, args = {}, fixed = {}, writes = record.writes ~= 0 }
+  local call = {versions = {}, results = {}, args = {}, fixed = {}, writes = record.writes ~= 0}
   local all = {}
   for k = 0, record.ntensors - 1 do
     local h = Handle()
@@ -129,11 +129,11 @@ end
 -- The calls of the modules of a net: names in net:named_modules(), and the index of the first op
 -- call.
 local function follow(net, marks)
-  local paths, stack = {}, { "" }
+  local paths, stack = {}, {""}
   if net then
     for name, module in net:named_modules() do paths[module] = name end
   end
-  local function mark() marks[#marks + 1] = { C.moth_call_log_count(ctx), stack[#stack] } end
+  local function mark() marks[#marks + 1] = {C.moth_call_log_count(ctx), stack[#stack]} end
   local function leave(...)
     stack[#stack] = nil
     mark()
@@ -152,7 +152,7 @@ local function reading(state, net, f, ...)
   state.status = C.moth_call_log_begin(ctx, 0)
   lib.check(state.status, "onnx.export")
   Module.sight.profile(follow(net, marks))
-  function lib.on_read(x) reads[#reads + 1] = { x = x, place = errors.where() } end
+  function lib.on_read(x) reads[#reads + 1] = {x = x, place = errors.where()} end
   local ok, results = errors.unyielding("a net that is exported", function()
     return lib.pack(f(unpack(args, 1, args.n)))
   end)
@@ -160,7 +160,7 @@ local function reading(state, net, f, ...)
   lib.on_read = nil
   C.moth_call_log_end(ctx)
   if not ok then error(results, 0) end
-  local list, m, path = { reads = reads }, 1, ""
+  local list, m, path = {reads = reads}, 1, ""
   for i = 0, C.moth_call_log_count(ctx) - 1 do
     while marks[m] and marks[m][1] <= i do m, path = m + 1, marks[m][2] end
     list[i + 1] = read(i)

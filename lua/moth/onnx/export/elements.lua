@@ -16,13 +16,13 @@ local BOOL, I64, F32, F64 = C.MOTH_BOOL, C.MOTH_I64, C.MOTH_F32, C.MOTH_F64
 
 -- ---- functions of one element ----
 
-for name, op in pairs { abs = "Abs", acos = "Acos", acosh = "Acosh", asin = "Asin", asinh = "Asinh",
+for name, op in pairs {abs = "Abs", acos = "Acos", acosh = "Acosh", asin = "Asin", asinh = "Asinh",
     atan = "Atan", atanh = "Atanh", ceil = "Ceil", cos = "Cos", cosh = "Cosh", erf = "Erf",
     exp = "Exp", floor = "Floor", log = "Log", neg = "Neg", reciprocal = "Reciprocal",
     sigmoid = "Sigmoid", sign = "Sign", sgn = "Sign", sin = "Sin", sinh = "Sinh", sqrt = "Sqrt",
     tan = "Tan", tanh = "Tanh", relu = "Relu", isnan = "IsNaN", isinf = "IsInf", selu = "Selu",
     softsign = "Softsign", hardswish = "HardSwish", positive = "Identity", clone = "Identity",
-    contiguous = "Identity", to_device = "Identity" } do
+    contiguous = "Identity", to_device = "Identity"} do
   ops[name] = function(g, a) return g[op](g, a.input) end
 end
 
@@ -38,8 +38,8 @@ function ops.deg2rad(g, a) return g:Mul(a.input, math.pi / 180) end
 function ops.rad2deg(g, a) return g:Mul(a.input, 180 / math.pi) end
 function ops.trunc(g, a) return g:Mul(g:Sign(a.input), g:Floor(g:Abs(a.input))) end
 function ops.frac(g, a) return g:Sub(a.input, ops.trunc(g, a)) end
-function ops.isposinf(g, a) return g:IsInf(a.input, { detect_negative = 0 }) end
-function ops.isneginf(g, a) return g:IsInf(a.input, { detect_positive = 0 }) end
+function ops.isposinf(g, a) return g:IsInf(a.input, {detect_negative = 0}) end
+function ops.isneginf(g, a) return g:IsInf(a.input, {detect_positive = 0}) end
 function ops.angle(g, a)
   local x = a.input
   return g:Where(g:IsNaN(x), x, g:Where(g:Less(x, 0), math.pi, 0))
@@ -66,8 +66,8 @@ function ops.nan_to_num(g, a, c)
   local of = require("moth.tensor.dtype").by_code[c.results[1].dtype]
   local most = require("moth.tensor.types").finfo(of).max
   local x = g:Where(g:IsNaN(a.input), a.nan, a.input)
-  x = g:Where(g:IsInf(x, { detect_negative = 0 }), a.posinf or most, x)
-  return g:Where(g:IsInf(x, { detect_positive = 0 }), a.neginf or -most, x)
+  x = g:Where(g:IsInf(x, {detect_negative = 0}), a.posinf or most, x)
+  return g:Where(g:IsInf(x, {detect_positive = 0}), a.neginf or -most, x)
 end
 
 function ops.clamp(g, a) return g:Clip(a.input, a.min or false, a.max or false) end
@@ -78,7 +78,7 @@ function ops.clamp_tensor(g, a)
 end
 
 function ops.cast(g, a, c)
-  return g:Cast(a.input, { to = proto.types[c.results[1].dtype] })
+  return g:Cast(a.input, {to = proto.types[c.results[1].dtype]})
 end
 
 -- Converts positions between counting from 1 and from 0.
@@ -88,22 +88,22 @@ ops.positions, ops.positions_there, ops.count_from_one = ops.to_index, ops.to_in
 
 -- ---- activations ----
 
-function ops.celu(g, a) return g:Celu(a.input, { alpha = float(a.alpha) }) end
-function ops.elu(g, a) return g:Elu(a.input, { alpha = float(a.alpha) }) end
+function ops.celu(g, a) return g:Celu(a.input, {alpha = float(a.alpha)}) end
+function ops.elu(g, a) return g:Elu(a.input, {alpha = float(a.alpha)}) end
 function ops.relu6(g, a) return g:Clip(a.input, 0, 6) end
 function ops.hardtanh(g, a) return g:Clip(a.input, a.min_val, a.max_val) end
 function ops.leaky_relu(g, a)
-  return g:LeakyRelu(a.input, { alpha = float(a.negative_slope) })
+  return g:LeakyRelu(a.input, {alpha = float(a.negative_slope)})
 end
-function ops.hardsigmoid(g, a) return g:HardSigmoid(a.input, { alpha = float(1 / 6) }) end
+function ops.hardsigmoid(g, a) return g:HardSigmoid(a.input, {alpha = float(1 / 6)}) end
 function ops.silu(g, a) return g:Mul(a.input, g:Sigmoid(a.input)) end
 function ops.mish(g, a) return g:Mul(a.input, g:Tanh(g:Softplus(a.input))) end
 function ops.logsigmoid(g, a) return g:Neg(g:Softplus(g:Neg(a.input))) end
 function ops.tanhshrink(g, a) return g:Sub(a.input, g:Tanh(a.input)) end
 function ops.softshrink(g, a)
-  return g:Shrink(a.input, { lambd = float(a.lambd), bias = float(a.lambd) })
+  return g:Shrink(a.input, {lambd = float(a.lambd), bias = float(a.lambd)})
 end
-function ops.hardshrink(g, a) return g:Shrink(a.input, { lambd = float(a.lambd) }) end
+function ops.hardshrink(g, a) return g:Shrink(a.input, {lambd = float(a.lambd)}) end
 function ops.threshold(g, a) return g:Where(g:Greater(a.input, a.threshold), a.input, a.value) end
 
 function ops.softplus(g, a)
@@ -114,7 +114,7 @@ function ops.softplus(g, a)
 end
 
 function ops.gelu(g, a)
-  if g.opset >= 20 then return g:Gelu(a.input, { approximate = a.approximate }) end
+  if g.opset >= 20 then return g:Gelu(a.input, {approximate = a.approximate}) end
   local x = a.input
   if a.approximate == "none" then
     return g:Mul(g:Mul(x, 0.5), g:Add(g:Erf(g:Mul(x, math.sqrt(0.5))), 1))
@@ -126,20 +126,20 @@ end
 function ops.prelu(g, a)
   local weight, n = a.weight, #a.input.shapes[1]
   if weight.shapes[1][1] == 1 or n < 3 then return g:PRelu(a.input, weight) end
-  local sizes = { -1 }
+  local sizes = { -1}
   for d = 3, n do sizes[d - 1] = 1 end
   return g:PRelu(a.input, g:Reshape(weight, g:ints(sizes)))
 end
 
 function ops.glu(g, a)
-  local x, gate = g:Split(a.input, false, { axis = a.dim, outputs = 2,
-                                            num_outputs = g.opset >= 18 and 2 or nil })
+  local x, gate = g:Split(a.input, false, {axis = a.dim, outputs = 2,
+                                            num_outputs = g.opset >= 18 and 2 or nil})
   return g:Mul(x, g:Sigmoid(gate))
 end
 
-function ops.softmax(g, a) return g:Softmax(a.input, { axis = a.dim }) end
-function ops.log_softmax(g, a) return g:LogSoftmax(a.input, { axis = a.dim }) end
-function ops.softmin(g, a) return g:Softmax(g:Neg(a.input), { axis = a.dim }) end
+function ops.softmax(g, a) return g:Softmax(a.input, {axis = a.dim}) end
+function ops.log_softmax(g, a) return g:LogSoftmax(a.input, {axis = a.dim}) end
+function ops.softmin(g, a) return g:Softmax(g:Neg(a.input), {axis = a.dim}) end
 
 function ops.dropout(g, a)
   if a.training then g:refuse "it draws random numbers; export in eval mode" end
@@ -149,8 +149,8 @@ ops.dropout2d = ops.dropout
 
 -- ---- two operands ----
 
-for name, op in pairs { mul = "Mul", maximum = "Max", minimum = "Min", pow = "Pow",
-    bitwise_and = "BitwiseAnd", bitwise_or = "BitwiseOr", bitwise_xor = "BitwiseXor" } do
+for name, op in pairs {mul = "Mul", maximum = "Max", minimum = "Min", pow = "Pow",
+    bitwise_and = "BitwiseAnd", bitwise_or = "BitwiseOr", bitwise_xor = "BitwiseXor"} do
   ops[name] = function(g, a, c)
     if op:find "^Bitwise" and c.results[1].dtype == BOOL then
       return g[op:sub(8)](g, a.input, a.other)
@@ -176,7 +176,7 @@ function ops.div(g, a, c)
   local whole = c.results[1].dtype < 6
   if whole and a.rounding_mode == "floor" then
     local y = g:Div(g:cast(a.input, F64), g:cast(a.other, F64))
-    return g:Cast(g:Floor(y), { to = proto.types[c.results[1].dtype] })
+    return g:Cast(g:Floor(y), {to = proto.types[c.results[1].dtype]})
   end
   local y = g:Div(a.input, a.other)
   if a.rounding_mode == "none" or whole then return y end
@@ -184,14 +184,14 @@ function ops.div(g, a, c)
   return g:Mul(g:Sign(y), g:Floor(g:Abs(y)))
 end
 function ops.floor_divide(g, a, c)
-  return ops.div(g, { input = a.input, other = a.other, rounding_mode = "floor" }, c)
+  return ops.div(g, {input = a.input, other = a.other, rounding_mode = "floor"}, c)
 end
 
 function ops.remainder(g, a, c)
   if c.results[1].dtype < 6 then return g:Mod(a.input, a.other) end
   return g:Sub(a.input, g:Mul(g:Floor(g:Div(a.input, a.other)), a.other))
 end
-function ops.fmod(g, a) return g:Mod(a.input, a.other, { fmod = 1 }) end
+function ops.fmod(g, a) return g:Mod(a.input, a.other, {fmod = 1}) end
 
 function ops.addcmul(g, a)
   return g:Add(a.input, scaled(g, g:Mul(a.tensor1, a.tensor2), a.value))
@@ -243,10 +243,10 @@ local function polynomial(g, w, list)
 end
 
 -- Mike Giles, "Approximating the erfinv function", GPU Computing Gems 2, 2011: single precision.
-local NEAR = { 2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
-               -0.00125372503, -0.00417768164, 0.246640727, 1.50140941 }
+local NEAR = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+               -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
 local FAR = { -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
-              -0.0076224613, 0.00943887047, 1.00167406, 2.83297682 }
+              -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}
 
 function ops.erfinv(g, a)
   if a.input.dtype == F64 then g:refuse "float64; ONNX's own functions of it are for float32" end
@@ -259,9 +259,9 @@ function ops.erfinv(g, a)
 end
 
 -- C. Lanczos, "A Precision Approximation of the Gamma Function", 1964: g = 7, nine terms; float64.
-local LANCZOS = { 676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
+local LANCZOS = {676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
                   12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6,
-                  1.5056327351493116e-7 }
+                  1.5056327351493116e-7}
 
 function ops.lgamma(g, a, c)
   local dtype = c.results[1].dtype
@@ -280,7 +280,7 @@ function ops.lgamma(g, a, c)
   reflected = g:Where(g:Equal(x, -math.huge), math.huge, reflected)
   y = g:Where(below, reflected, y)
   g.dtype = dtype
-  return dtype == F64 and y or g:Cast(y, { to = proto.types[dtype] })
+  return dtype == F64 and y or g:Cast(y, {to = proto.types[dtype]})
 end
 
 function ops.where(g, a) return g:Where(g:cast(a.condition, BOOL), a.input, a.other) end
@@ -303,8 +303,8 @@ local function alike(g, a)
   return g:cast(x, code), g:cast(y, code)
 end
 
-for name, op in pairs { eq = "Equal", gt = "Greater", ge = "GreaterOrEqual", lt = "Less",
-                        le = "LessOrEqual", ne = "Equal" } do
+for name, op in pairs {eq = "Equal", gt = "Greater", ge = "GreaterOrEqual", lt = "Less",
+                        le = "LessOrEqual", ne = "Equal"} do
   ops[name] = function(g, a)
     local x, y = alike(g, a)
     local z = g[op](g, x, y)
@@ -312,7 +312,7 @@ for name, op in pairs { eq = "Equal", gt = "Greater", ge = "GreaterOrEqual", lt 
   end
 end
 
-for name, op in pairs { logical_and = "And", logical_or = "Or", logical_xor = "Xor" } do
+for name, op in pairs {logical_and = "And", logical_or = "Or", logical_xor = "Xor"} do
   ops[name] = function(g, a) return g[op](g, g:cast(a.input, BOOL), g:cast(a.other, BOOL)) end
 end
 

@@ -65,8 +65,8 @@ local function axis_of(x, at, input, key, value)
   end
   if dim < 0 then dim = dim + n + 1 end
   if x:size(dim) == 0 then refuse("dynamic_axes", ("'%s' is empty"):format(input)) end
-  return { at = at, dim = dim - 1, name = name or ("%s_dynamic_axes_%d"):format(input, dim),
-           step = step, size = x:size(dim) }
+  return {at = at, dim = dim - 1, name = name or ("%s_dynamic_axes_%d"):format(input, dim),
+           step = step, size = x:size(dim)}
 end
 
 -- The sizes of each axis in three runs; axes with the same name have the same sizes. Each name
@@ -93,7 +93,7 @@ local function choose_sizes(list)
     local first = known[axis.name]
     local size, step, k = first.size, first.step or 1, first.nth
     axis.step = first.step
-    axis.sizes = { size, size + step * (2 * k - 1), size + step * (3 * k + 1) }
+    axis.sizes = {size, size + step * (2 * k - 1), size + step * (3 * k + 1)}
   end
 end
 
@@ -104,8 +104,8 @@ function given.widened(list)
   for i, axis in ipairs(list) do
     local step = 1
     while not axis.step and step < 32 and axis.size % (2 * step) == 0 do step = 2 * step end
-    wider[i] = { at = axis.at, dim = axis.dim, name = axis.name, size = axis.size,
-                 step = axis.step or step > 1 and step or nil }
+    wider[i] = {at = axis.at, dim = axis.dim, name = axis.name, size = axis.size,
+                 step = axis.step or step > 1 and step or nil}
     changed = changed or wider[i].step ~= axis.step
   end
   if not changed then return nil end
@@ -122,7 +122,7 @@ function given.axes(wanted, names, inputs, output_names)
   end
   for i, name in ipairs(names) do place[name], known[#known + 1] = i, name end
   local outputs = {}
-  for _, name in ipairs(type(output_names) == "table" and output_names or { "output" }) do
+  for _, name in ipairs(type(output_names) == "table" and output_names or {"output"}) do
     outputs[name], known[#known + 1] = true, name
   end
   local order = {}

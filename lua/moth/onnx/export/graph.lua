@@ -25,23 +25,23 @@ Graph.Value = Value
 function Graph.is_value(x) return getmetatable(x) == Value end
 
 --- A FLOAT attribute: a plain integer would become an INT.
-function Graph.float(x) return { f = x } end
+function Graph.float(x) return {f = x} end
 
 function Graph.new(opset, readings)
-  return setmetatable({ opset = opset, readings = readings, nodes = {}, initializers = {},
-    constants = {}, counts = {}, sizes = {}, path = "", dtype = F32 }, Graph)
+  return setmetatable({opset = opset, readings = readings, nodes = {}, initializers = {},
+    constants = {}, counts = {}, sizes = {}, path = "", dtype = F32}, Graph)
 end
 
 -- ---- nodes ----
 
 local function attribute(name, x)
   local record
-  if type(x) == "number" then record = { i = x, type = KINDS.i }
-  elseif type(x) == "boolean" then record = { i = x and 1 or 0, type = KINDS.i }
-  elseif type(x) == "string" then record = { s = x, type = KINDS.s }
-  elseif x.f then record = { f = x.f, type = KINDS.f }
-  elseif type(x[1]) == "string" then record = { strings = x, type = KINDS.strings }
-  else record = { ints = x, type = KINDS.ints } end
+  if type(x) == "number" then record = {i = x, type = KINDS.i}
+  elseif type(x) == "boolean" then record = {i = x and 1 or 0, type = KINDS.i}
+  elseif type(x) == "string" then record = {s = x, type = KINDS.s}
+  elseif x.f then record = {f = x.f, type = KINDS.f}
+  elseif type(x[1]) == "string" then record = {strings = x, type = KINDS.strings}
+  else record = {ints = x, type = KINDS.ints} end
   record.name = name
   return record
 end
@@ -73,8 +73,8 @@ local function node(g, op, ...)
   for i = 1, operands.n do inputs[i] = g:name(operands[i]) end
   while inputs[#inputs] == "" do inputs[#inputs] = nil end
   for i = 1, given.outputs or 1 do outputs[i] = ("%s_output_%d"):format(name, i - 1) end
-  g.nodes[#g.nodes + 1] = { name = name, op_type = op, input = inputs, output = outputs,
-                            attribute = attributes_of(given) }
+  g.nodes[#g.nodes + 1] = {name = name, op_type = op, input = inputs, output = outputs,
+                            attribute = attributes_of(given)}
   return unpack(outputs)
 end
 
@@ -90,17 +90,17 @@ end
 -- ---- constants ----
 
 local function put(g, name, shape, dtype, bytes)
-  g.initializers[#g.initializers + 1] = { name = name, dims = shape,
-    data_type = proto.types[dtype], raw_data = bytes }
+  g.initializers[#g.initializers + 1] = {name = name, dims = shape,
+    data_type = proto.types[dtype], raw_data = bytes}
   return name
 end
 
 --- The name of a constant: a list of numbers with that shape, or one number without a shape.
 function methods:constant(numbers, dtype, shape)
-  local list = type(numbers) == "table" and numbers or { numbers }
+  local list = type(numbers) == "table" and numbers or {numbers}
   if dtype == C.MOTH_F16 or dtype == C.MOTH_BF16 then -- written in a wider dtype, then cast
     local wide = self:constant(numbers, F32, shape)
-    return self:Cast(wide, { to = proto.types[dtype] })
+    return self:Cast(wide, {to = proto.types[dtype]})
   end
   local ctype = proto.ctypes[dtype]
   local array = lib.array(ctype, math.max(#list, 1))
@@ -108,7 +108,7 @@ function methods:constant(numbers, dtype, shape)
     array[i - 1] = type(x) == "boolean" and (x and 1 or 0) or x
   end
   local bytes = ffi.string(array, #list * ffi.sizeof(ctype))
-  shape = shape or type(numbers) == "table" and { #list } or {}
+  shape = shape or type(numbers) == "table" and {#list} or {}
   local key = dtype .. ":" .. table.concat(shape, ",") .. ":" .. bytes
   if not self.constants[key] then
     self.nconstants = (self.nconstants or 0) + 1
@@ -154,9 +154,9 @@ function methods:cast(x, dtype)
     local moth = require "moth"
     local code = require("moth.tensor.dtype").by_code[dtype]
     local y = moth.no_grad(function() return x.handle:to(code) end)
-    return setmetatable({ handle = y, dtype = dtype, shapes = x.shapes }, Value)
+    return setmetatable({handle = y, dtype = dtype, shapes = x.shapes}, Value)
   end
-  return self:Cast(x, { to = proto.types[dtype] })
+  return self:Cast(x, {to = proto.types[dtype]})
 end
 
 -- ---- sizes ----
@@ -174,12 +174,12 @@ end
 -- The dynamic axes of the inputs, and products of two of them.
 local function axes_of(g)
   local list, r = {}, g.readings
-  for _, axis in ipairs(g.axes or {}) do list[#list + 1] = { axis, sizes = axis.sizes } end
+  for _, axis in ipairs(g.axes or {}) do list[#list + 1] = {axis, sizes = axis.sizes} end
   for i, a in ipairs(g.axes or {}) do
     for k = i, #g.axes do
       local b, sizes = g.axes[k], {}
       for n = 1, r do sizes[n] = a.sizes[n] * b.sizes[n] end
-      list[#list + 1] = { a, b, sizes = sizes }
+      list[#list + 1] = {a, b, sizes = sizes}
     end
   end
   return list
@@ -188,7 +188,7 @@ end
 -- The size of an axis of an input, as a list of one element.
 local function axis_size(g, axis)
   local name = axis.input.name .. ":" .. axis.dim
-  g.sizes[name] = g.sizes[name] or g:Gather(g:Shape(axis.input), g:ints { axis.dim }, { axis = 0 })
+  g.sizes[name] = g.sizes[name] or g:Gather(g:Shape(axis.input), g:ints {axis.dim}, {axis = 0})
   return g.sizes[name]
 end
 
@@ -203,9 +203,9 @@ local function expression(g, n)
       local whole, part = k, 1
       while whole ~= math.floor(whole) and part < 64 do part, whole = part + 1, k * (part + 1) end
       if whole ~= math.floor(whole) or rest ~= math.floor(rest) then return nil end
-      if whole ~= 1 then y = g:Mul(y, g:ints { whole }) end
-      if part ~= 1 then y = g:Div(y, g:ints { part }) end
-      if rest ~= 0 then y = g:Add(y, g:ints { rest }) end
+      if whole ~= 1 then y = g:Mul(y, g:ints {whole}) end
+      if part ~= 1 then y = g:Div(y, g:ints {part}) end
+      if rest ~= 0 then y = g:Add(y, g:ints {rest}) end
       return y
     end
   end
@@ -237,12 +237,12 @@ function methods:sizes_of(lists, what)
   for d = 1, #lists[1] do
     local n = {}
     for i = 1, self.readings do n[i] = lists[i][d] end
-    parts[d] = same(n, self.readings) and self:ints { n[1] } or expression(self, n)
+    parts[d] = same(n, self.readings) and self:ints {n[1]} or expression(self, n)
       or self:refuse(("%s is %.6g, %.6g and %.6g where the dynamic axes have other sizes, which no "
         .. "product of two of them explains"):format(what, n[1], n[2], n[3]))
   end
   if #parts == 1 then return parts[1] end
-  parts[#parts + 1] = { axis = 0 }
+  parts[#parts + 1] = {axis = 0}
   return self:Concat(unpack(parts))
 end
 
@@ -262,7 +262,7 @@ function methods:reshape(x, result)
       target[d] = copied and 0 or -1
       unknown = unknown + (copied and 0 or 1)
     elseif n[1] == 0 then
-      return self:Reshape(x, self:sizes_of(result.shapes, "a size"), { allowzero = 1 })
+      return self:Reshape(x, self:sizes_of(result.shapes, "a size"), {allowzero = 1})
     end
   end
   if unknown > 1 then return self:Reshape(x, self:sizes_of(result.shapes, "a size")) end

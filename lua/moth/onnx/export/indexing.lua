@@ -17,34 +17,34 @@ end
 
 -- A tensor without dimensions as a tensor of shape (1).
 local function at_least_1d(g, x)
-  return ndim(x) == 0 and g:Reshape(x, g:ints { 1 }) or x
+  return ndim(x) == 0 and g:Reshape(x, g:ints {1}) or x
 end
 
 -- Applies f to a tensor of at least one dimension; the result has the shape of x.
 local function as_vector(g, x, f)
   if ndim(x) > 0 then return f(x) end
-  return g:Squeeze(f(g:Reshape(x, g:ints { 1 })), g:ints { 0 })
+  return g:Squeeze(f(g:Reshape(x, g:ints {1})), g:ints {0})
 end
 
 -- ---- gather, scatter ----
 
 function ops.index_select(g, a)
   return as_vector(g, a.input, function(x)
-    return g:Gather(x, at_least_1d(g, a.index), { axis = a.dim })
+    return g:Gather(x, at_least_1d(g, a.index), {axis = a.dim})
   end)
 end
 
 function ops.gather(g, a)
   return as_vector(g, a.input, function(x)
-    return g:GatherElements(x, at_least_1d(g, a.index), { axis = a.dim })
+    return g:GatherElements(x, at_least_1d(g, a.index), {axis = a.dim})
   end)
 end
 
 function ops.take(g, a)
-  return g:Gather(g:Reshape(a.input, g:ints { -1 }), a.index, { axis = 0 })
+  return g:Gather(g:Reshape(a.input, g:ints { -1}), a.index, {axis = 0})
 end
 
-function ops.take_along_dim(g, a) return g:GatherElements(a.input, a.indices, { axis = a.dim }) end
+function ops.take_along_dim(g, a) return g:GatherElements(a.input, a.indices, {axis = a.dim}) end
 
 -- The slice of src that positions of that shape read: it starts at 0 in each dimension.
 local function part_read(g, src, index)
@@ -57,7 +57,7 @@ end
 
 -- ScatterElements with an operand of at least one dimension.
 local function scatter(g, x, index, src, dim, reduction)
-  return g:ScatterElements(x, index, src, { axis = dim, reduction = reduction })
+  return g:ScatterElements(x, index, src, {axis = dim, reduction = reduction})
 end
 
 function ops.scatter(g, a)
@@ -68,7 +68,7 @@ function ops.scatter_add(g, a)
   return scatter(g, a.input, a.index, part_read(g, a.src, a.index), a.dim, "add")
 end
 
-local REDUCTIONS = { sum = "add", mean = "add", prod = "mul", amax = "max", amin = "min" }
+local REDUCTIONS = {sum = "add", mean = "add", prod = "mul", amax = "max", amin = "min"}
 
 -- The neutral element of a reduction.
 local function identity(reduce, dtype)
@@ -142,7 +142,7 @@ end
 
 function ops.index_fill(g, a)
   return as_vector(g, a.input, function(x)
-    local rows = g:Gather(x, at_least_1d(g, a.index), { axis = a.dim }) -- for its shape
+    local rows = g:Gather(x, at_least_1d(g, a.index), {axis = a.dim}) -- for its shape
     local value = g:Expand(a.value, g:Shape(rows))
     return scatter(g, x, along(g, a.index, a.dim, rank_of(a.input), rows), value, a.dim)
   end)
@@ -200,10 +200,10 @@ local function joint_positions(g, a, taken, shapes)
     if g:varies(shapes) or table.concat(x.shapes[1], ",") ~= table.concat(shapes[1], ",") then
       x = g:Expand(x, g:sizes_of(shapes, "a number of positions"))
     end
-    list[k] = g:Unsqueeze(x, g:ints { -1 })
+    list[k] = g:Unsqueeze(x, g:ints { -1})
   end
   if #list == 1 then return list[1] end
-  list[#list + 1] = { axis = -1 }
+  list[#list + 1] = {axis = -1}
   return g:Concat(unpack(list))
 end
 
@@ -215,7 +215,7 @@ local function is_sorted(perm)
 end
 
 local function permuted(g, x, perm)
-  return is_sorted(perm) and x or g:Transpose(x, { perm = perm })
+  return is_sorted(perm) and x or g:Transpose(x, {perm = perm})
 end
 
 local function inverse(perm)
@@ -247,7 +247,7 @@ function ops.index(g, a)
     g:refuse "a mask picks how many elements there are; use where or masked_select"
   end
   local taken, rest, adjacent = indexed_dims(a, ndim(a.input))
-  if #taken == 1 then return g:Gather(a.input, a.indices[taken[1] + 1], { axis = taken[1] }) end
+  if #taken == 1 then return g:Gather(a.input, a.indices[taken[1] + 1], {axis = taken[1]}) end
   local shapes = joint_shapes(g, a)
   local x = permuted(g, a.input, joined(taken, rest))
   local y = g:GatherND(x, joint_positions(g, a, taken, shapes))
@@ -268,12 +268,12 @@ local function put_masked(g, a, mask, at)
     return g:Where(wide, value, a.input)
   end
   if at ~= 1 then g:refuse "a mask behind other dimensions is written for one value" end
-  local positions = g:Transpose(g:NonZero(mask), { perm = { 1, 0 } })
-  local n = g:Slice(g:Shape(positions), g:ints { 0 }, g:ints { 1 })
+  local positions = g:Transpose(g:NonZero(mask), {perm = {1, 0}})
+  local n = g:Slice(g:Shape(positions), g:ints {0}, g:ints {1})
   local sizes = rank > ndim(mask) and g:Concat(n, g:Slice(g:Shape(a.input),
-    g:ints { ndim(mask) }, g:ints { rank }), { axis = 0 }) or n
+    g:ints {ndim(mask)}, g:ints {rank}), {axis = 0}) or n
   return g:ScatterND(a.input, positions, g:Expand(values, sizes),
-    { reduction = a.accumulate and "add" or nil })
+    {reduction = a.accumulate and "add" or nil})
 end
 
 function ops.index_put(g, a)
@@ -296,7 +296,7 @@ function ops.index_put(g, a)
   end
   local values = g:Expand(a.values, g:sizes_of(targets, "a size"))
   local y = g:ScatterND(x, joint_positions(g, a, taken, shapes),
-    permuted(g, values, inverse(place)), { reduction = a.accumulate and "add" or nil })
+    permuted(g, values, inverse(place)), {reduction = a.accumulate and "add" or nil})
   return permuted(g, y, inverse(perm))
 end
 
@@ -304,23 +304,23 @@ end
 
 function ops.one_hot(g, a, c)
   local shape = c.results[1].shapes[1]
-  return g:OneHot(a.input, g:constant(shape[#shape], I64), g:ints { 0, 1 })
+  return g:OneHot(a.input, g:constant(shape[#shape], I64), g:ints {0, 1})
 end
 
 function ops.masked_select(g, a)
   local mask = g:Expand(a.mask, g:Shape(a.input))
-  return g:Compress(g:Reshape(a.input, g:ints { -1 }), g:Reshape(mask, g:ints { -1 }))
+  return g:Compress(g:Reshape(a.input, g:ints { -1}), g:Reshape(mask, g:ints { -1}))
 end
 
 function ops.nonzero(g, a)
   if ndim(a.input) == 0 then g:refuse "an input without dimensions" end
-  return g:Transpose(g:NonZero(a.input), { perm = { 1, 0 } })
+  return g:Transpose(g:NonZero(a.input), {perm = {1, 0}})
 end
 
 function ops.count_nonzero(g, a)
-  local x = g:Cast(g:cast(a.input, BOOL), { to = proto.types[I64] })
-  if not a.dim or #a.dim == 0 then return g:ReduceSum(x, { keepdims = 0 }) end
-  return g:ReduceSum(x, g:ints(a.dim), { keepdims = 0 })
+  local x = g:Cast(g:cast(a.input, BOOL), {to = proto.types[I64]})
+  if not a.dim or #a.dim == 0 then return g:ReduceSum(x, {keepdims = 0}) end
+  return g:ReduceSum(x, g:ints(a.dim), {keepdims = 0})
 end
 
 return ops

@@ -79,8 +79,8 @@ local function read(net, args, inputs, axes, reading)
       errors.describe(now[axes[1].at]), (tostring(list):gsub("^[^\n]-:%d+: ", "")))
   end
   if results.n == 0 then refuse("net", "it returns nothing", "E_TYPE") end
-  return { calls = list, inputs = now,
-           outputs = flatten(results, results.n, "net", {}) }
+  return {calls = list, inputs = now,
+           outputs = flatten(results, results.n, "net", {})}
 end
 
 -- Runs f in eval mode, without gradients, and restores the modes of the modules.
@@ -183,11 +183,11 @@ local function name_outputs(plan, outputs, names)
     g.path = ""
     if value.chance then refuse("net", "output " .. i .. " is random") end
     if not value.dynamic or value.input or taken[value] then
-      value = { name = g:Identity(value), dtype = value.dtype, shapes = value.shapes }
+      value = {name = g:Identity(value), dtype = value.dtype, shapes = value.shapes}
     end
     taken[value], infos[i] = true, value
     for _, node in ipairs(g.nodes) do -- renames each use
-      for _, list in ipairs { node.input, node.output } do
+      for _, list in ipairs {node.input, node.output} do
         for k, name in ipairs(list) do
           if name == value.name then list[k] = names[i] end
         end
@@ -203,10 +203,10 @@ local function info_of(plan, name, value, axes)
   for d, size in ipairs(value.shapes[1]) do
     local varies = false
     for i = 2, #plan.readings do varies = varies or value.shapes[i][d] ~= size end
-    dims[d] = varies and { dim_param = axes(d - 1, value) } or { dim_value = size }
+    dims[d] = varies and {dim_param = axes(d - 1, value)} or {dim_value = size}
   end
-  return { name = name, type = { tensor_type = { elem_type = proto.types[value.dtype],
-                                                 shape = { dim = dims } } } }
+  return {name = name, type = {tensor_type = {elem_type = proto.types[value.dtype],
+                                               shape = {dim = dims}}}}
 end
 
 -- The name of an axis: the name of an input axis with the same sizes, else a new name.
@@ -241,23 +241,23 @@ local function message(plan, input_names, output_names, outputs)
   for i, name in ipairs(output_names) do
     results[i] = info_of(plan, name, outputs[i], axis_name(plan, name))
   end
-  return { name = "moth", node = g.nodes, initializer = g.initializers, input = inputs,
-           output = results }
+  return {name = "moth", node = g.nodes, initializer = g.initializers, input = inputs,
+           output = results}
 end
 
-local IR = { [17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10 } -- the first with this opset
+local IR = {[17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10} -- the first with this opset
 
-local M = {}
+local export = {}
 
 --- The tensors among the arguments, in order.
-function M.inputs(args) return flatten(args, args.n, "args", {}) end
+function export.inputs(args) return flatten(args, args.n, "args", {}) end
 
 --- The message of a net as a model.
 -- @param net     a module or a function
 -- @param args    its arguments, a list with its length n
 -- @param given   {input_names, axes, opset}; and output_names(n): the names of n results
-function M.model(net, args, given)
-  local inputs = M.inputs(args)
+function export.model(net, args, given)
+  local inputs = export.inputs(args)
   local axes
   local readings = in_eval(net, function()
     local list
@@ -270,14 +270,14 @@ function M.model(net, args, given)
   for r = 1, #readings[1].outputs do
     local others = {}
     for i, reading in ipairs(readings) do others[i] = reading.outputs[r] end
-    outputs[r] = plan:find(others, { name = "the result", path = "", versions = {} })
+    outputs[r] = plan:find(others, {name = "the result", path = "", versions = {}})
   end
   local output_names = given.output_names(#outputs)
   for _, call in ipairs(needed(plan, outputs)) do plan:emit(call) end
   local shown = name_outputs(plan, outputs, output_names)
-  return { ir_version = IR[given.opset], producer_name = "moth", graph =
+  return {ir_version = IR[given.opset], producer_name = "moth", graph =
     message(plan, given.input_names, output_names, shown),
-    opset_import = { { domain = "", version = given.opset } } }
+    opset_import = {{domain = "", version = given.opset}}}
 end
 
-return M
+return export

@@ -19,13 +19,13 @@ local function transposed(g, x)
   local n, perm = #x.shapes[1], {}
   for d = 1, n do perm[d] = d - 1 end
   perm[n - 1], perm[n] = n - 1, n - 2
-  return g:Transpose(x, { perm = perm })
+  return g:Transpose(x, {perm = perm})
 end
 
 function ops.linear(g, a)
   local y
   if #a.input.shapes[1] == 2 and #a.weight.shapes[1] == 2 then
-    y = g:Gemm(a.input, a.weight, a.bias, { transB = 1 })
+    y = g:Gemm(a.input, a.weight, a.bias, {transB = 1})
   else
     y = g:MatMul(a.input, #a.weight.shapes[1] == 2 and transposed(g, a.weight) or a.weight)
     if a.bias then y = g:Add(y, a.bias) end
@@ -40,7 +40,7 @@ function ops.dot(g, a) return g:MatMul(a.input, a.tensor) end
 ops.bmm = ops.mm
 
 function ops.outer(g, a)
-  return g:Mul(g:Unsqueeze(a.input, g:ints { 1 }), g:Unsqueeze(a.vec2, g:ints { 0 }))
+  return g:Mul(g:Unsqueeze(a.input, g:ints {1}), g:Unsqueeze(a.vec2, g:ints {0}))
 end
 
 local function added(first, second)
@@ -65,12 +65,12 @@ end
 -- Adds a batch dimension of size 1 if there is none; returns a function that removes it.
 local function batched(g, a, rank, f)
   if #a.input.shapes[1] == rank + 2 then return f(a.input) end
-  return g:Squeeze(f(g:Unsqueeze(a.input, g:ints { 0 })), g:ints { 0 })
+  return g:Squeeze(f(g:Unsqueeze(a.input, g:ints {0})), g:ints {0})
 end
 
 local function conv(rank)
   return function(g, a)
-    local given = { strides = a.stride, dilations = a.dilation, group = a.groups }
+    local given = {strides = a.stride, dilations = a.dilation, group = a.groups}
     if type(a.padding) == "table" then
       given.pads = both(a.padding)
     elseif a.padding == "same" then -- an odd element is padded at the end
@@ -87,8 +87,8 @@ end
 
 local function conv_transpose(rank)
   return function(g, a)
-    local given = { strides = a.stride, dilations = a.dilation, group = a.groups,
-                    pads = both(a.padding), output_padding = a.output_padding }
+    local given = {strides = a.stride, dilations = a.dilation, group = a.groups,
+                    pads = both(a.padding), output_padding = a.output_padding}
     return batched(g, a, rank, function(x) return g:ConvTranspose(x, a.weight, a.bias, given) end)
   end
 end
@@ -98,8 +98,8 @@ end
 -- With ceil_mode a window may start behind the padded input: Moth, and ONNX from opset 22 on,
 -- leave it out.
 local function windows(a)
-  return { kernel_shape = a.kernel_size, strides = a.stride, pads = both(a.padding),
-           ceil_mode = a.ceil_mode and 1 or 0 }
+  return {kernel_shape = a.kernel_size, strides = a.stride, pads = both(a.padding),
+           ceil_mode = a.ceil_mode and 1 or 0}
 end
 
 local function max_pool(rank)
@@ -128,24 +128,24 @@ local function uneven(g, x, mean, rank, from, to)
     local cuts, matrix = {}, lib.filled(n * m, 0)
     for k = 0, m - 1 do
       local first, last = math.floor(k * n / m), math.ceil((k + 1) * n / m)
-      cuts[k + 1] = { first, last }
+      cuts[k + 1] = {first, last}
       for i = first, last - 1 do matrix[i * m + k + 1] = 1 / (last - first) end
     end
     if mean then
       local perm = {}
       for k = 0, rank + 1 do perm[k + 1] = k end
       perm[d + 2], perm[rank + 2] = rank + 1, d + 1
-      x = g:Transpose(x, { perm = perm })
-      x = g:MatMul(x, g:constant(matrix, g.dtype, { n, m }))
-      x = g:Transpose(x, { perm = perm })
+      x = g:Transpose(x, {perm = perm})
+      x = g:MatMul(x, g:constant(matrix, g.dtype, {n, m}))
+      x = g:Transpose(x, {perm = perm})
     else
-      local axis, list = g:ints { d + 1 }, {}
+      local axis, list = g:ints {d + 1}, {}
       for k, cut in ipairs(cuts) do
-        local part = g:Slice(x, g:ints { cut[1] }, g:ints { cut[2] }, axis)
-        list[k] = g.opset >= 18 and g:ReduceMax(part, axis, { keepdims = 1 })
-          or g:ReduceMax(part, { axes = { d + 1 }, keepdims = 1 })
+        local part = g:Slice(x, g:ints {cut[1]}, g:ints {cut[2]}, axis)
+        list[k] = g.opset >= 18 and g:ReduceMax(part, axis, {keepdims = 1})
+          or g:ReduceMax(part, {axes = {d + 1}, keepdims = 1})
       end
-      list[#list + 1] = { axis = d + 1 }
+      list[#list + 1] = {axis = d + 1}
       x = g:Concat(unpack(list))
     end
   end
@@ -173,7 +173,7 @@ local function adaptive(rank, global, op)
           end
         end
       end
-      if divides then return g[op](g, x, { kernel_shape = kernel, strides = kernel }) end
+      if divides then return g[op](g, x, {kernel_shape = kernel, strides = kernel}) end
       return uneven(g, x, op == "AveragePool", rank, sizes, wanted)
     end)
   end
@@ -199,7 +199,7 @@ function ops.batch_norm(g, a)
   if a.training then g:refuse "it normalizes by the batch; export in eval mode" end
   local n = a.input.shapes[1][2]
   local y = g:BatchNormalization(a.input, filled(g, a.weight, 1, n), filled(g, a.bias, 0, n),
-    a.running_mean, a.running_var, { epsilon = float(a.eps) })
+    a.running_mean, a.running_var, {epsilon = float(a.eps)})
   if a.residual then y = g:Add(y, a.residual) end
   return rectified(g, y, a.activation)
 end
@@ -207,11 +207,11 @@ end
 function ops.instance_norm(g, a)
   local n = a.input.shapes[1][2]
   if not a.use_input_stats then
-    return ops.batch_norm(g, { input = a.input, weight = a.weight, bias = a.bias, eps = a.eps,
-      running_mean = a.running_mean, running_var = a.running_var })
+    return ops.batch_norm(g, {input = a.input, weight = a.weight, bias = a.bias, eps = a.eps,
+      running_mean = a.running_mean, running_var = a.running_var})
   end
   return g:InstanceNormalization(a.input, filled(g, a.weight, 1, n), filled(g, a.bias, 0, n),
-    { epsilon = float(a.eps) })
+    {epsilon = float(a.eps)})
 end
 
 function ops.layer_norm(g, a)
@@ -222,7 +222,7 @@ function ops.layer_norm(g, a)
     scale = g:constant(lib.filled(n, 1), g.dtype, a.normalized_shape)
   end
   return g:LayerNormalization(a.input, scale, a.bias,
-    { axis = -#a.normalized_shape, epsilon = float(a.eps) })
+    {axis = -#a.normalized_shape, epsilon = float(a.eps)})
 end
 
 -- The mean over the last n dimensions, with keepdim.
@@ -230,7 +230,7 @@ local function mean_of_last(g, x, n)
   local axes = {}
   for d = 1, n do axes[d] = -d end
   if g.opset >= 18 then return g:ReduceMean(x, g:ints(axes)) end
-  return g:ReduceMean(x, { axes = axes })
+  return g:ReduceMean(x, {axes = axes})
 end
 
 function ops.rms_norm(g, a)
@@ -251,12 +251,12 @@ function ops.group_norm(g, a, c)
     for d = 2, #shape[1] do fixed = fixed and shape[i][d] == shape[1][d] end
   end
   if fixed then left = math.floor(rest + 0.5) end
-  local x = g:Reshape(a.input, g:ints { 0, n, left })
+  local x = g:Reshape(a.input, g:ints {0, n, left})
   local y = g:InstanceNormalization(x, filled(g, nil, 1, n), filled(g, nil, 0, n),
-    { epsilon = float(a.eps) })
+    {epsilon = float(a.eps)})
   y = g:Reshape(y, g:varies(a.input.shapes) and g:Shape(a.input)
     or g:ints(c.results[1].shapes[1]))
-  local sizes = { -1 }
+  local sizes = { -1}
   for d = 3, #a.input.shapes[1] do sizes[d - 1] = 1 end
   if a.weight then y = g:Mul(y, g:Reshape(a.weight, g:ints(sizes))) end
   return a.bias and g:Add(y, g:Reshape(a.bias, g:ints(sizes))) or y
@@ -266,38 +266,38 @@ end
 
 function ops.embedding(g, a)
   if a.max_norm then g:refuse "max_norm changes the weights" end
-  return g:Gather(a.weight, a.input, { axis = 0 })
+  return g:Gather(a.weight, a.input, {axis = 0})
 end
 
 -- Sums of (B, N) tokens by row; with a list of bag numbers, sums of (N) tokens by bag.
 function ops.bag_sum(g, a, c)
-  local x = g:Gather(a.weight, a.input, { axis = 0 })
+  local x = g:Gather(a.weight, a.input, {axis = 0})
   if a.per_sample_weights then
-    x = g:Mul(x, g:Unsqueeze(a.per_sample_weights, g:ints { -1 }))
+    x = g:Mul(x, g:Unsqueeze(a.per_sample_weights, g:ints { -1}))
   end
   if a.padding_idx then
     local padding = g:constant(a.padding_idx % a.weight.shapes[1][1], a.input.dtype)
-    x = g:Where(g:Unsqueeze(g:Equal(a.input, padding), g:ints { -1 }), 0, x)
+    x = g:Where(g:Unsqueeze(g:Equal(a.input, padding), g:ints { -1}), 0, x)
   end
-  if not a.list then return g:ReduceSum(x, g:ints { 1 }, { keepdims = 0 }) end
+  if not a.list then return g:ReduceSum(x, g:ints {1}, {keepdims = 0}) end
   local result = c.results[1]
   local zeros = g:Expand(g:constant(0, result.dtype), g:sizes_of(result.shapes, "a size"))
-  local bag = g:Expand(g:Unsqueeze(a.list, g:ints { -1 }), g:Shape(x))
-  return g:ScatterElements(zeros, bag, x, { axis = 0, reduction = "add" })
+  local bag = g:Expand(g:Unsqueeze(a.list, g:ints { -1}), g:Shape(x))
+  return g:ScatterElements(zeros, bag, x, {axis = 0, reduction = "add"})
 end
 
 -- ---- distances ----
 
 local function norm_of_rows(g, x, p)
   local parts = p == 1 and g:Abs(x) or g:Mul(x, x)
-  local sum = g:ReduceSum(parts, g:ints { -1 }, { keepdims = 0 })
+  local sum = g:ReduceSum(parts, g:ints { -1}, {keepdims = 0})
   return p == 1 and sum or g:Sqrt(sum)
 end
 
 -- Rows i < j of x, as two matrices.
 local function pairs_of_rows(g, x)
-  local rows = { { x.shapes[1][1] } }
-  for i = 2, g.readings do rows[i] = { x.shapes[i][1] } end
+  local rows = {{x.shapes[1][1]}}
+  for i = 2, g.readings do rows[i] = {x.shapes[i][1]} end
   if g:varies(rows) then g:refuse "the number of rows cannot be a dynamic axis" end
   local first, second = {}, {}
   for i = 0, rows[1][1] - 1 do
@@ -305,12 +305,12 @@ local function pairs_of_rows(g, x)
       first[#first + 1], second[#second + 1] = i, j
     end
   end
-  return g:Gather(x, g:ints(first), { axis = 0 }), g:Gather(x, g:ints(second), { axis = 0 })
+  return g:Gather(x, g:ints(first), {axis = 0}), g:Gather(x, g:ints(second), {axis = 0})
 end
 
 function ops.distances(g, a)
   if not a.x2 then return norm_of_rows(g, g:Sub(pairs_of_rows(g, a.x1)), a.p) end
-  local apart = g:Sub(g:Unsqueeze(a.x1, g:ints { -2 }), g:Unsqueeze(a.x2, g:ints { -3 }))
+  local apart = g:Sub(g:Unsqueeze(a.x1, g:ints { -2}), g:Unsqueeze(a.x2, g:ints { -3}))
   return norm_of_rows(g, apart, a.p)
 end
 
@@ -320,7 +320,7 @@ end
 local function causal(g, q, k)
   local sizes = {}
   for i = 1, g.readings do
-    sizes[i] = { q.shapes[i][#q.shapes[i] - 1], k.shapes[i][#k.shapes[i] - 1] }
+    sizes[i] = {q.shapes[i][#q.shapes[i] - 1], k.shapes[i][#k.shapes[i] - 1]}
   end
   local ones
   if g:varies(sizes) then
@@ -328,7 +328,7 @@ local function causal(g, q, k)
   else
     ones = g:constant(lib.filled(sizes[1][1] * sizes[1][2], 1), C.MOTH_I64, sizes[1])
   end
-  local kept = g:Cast(g:Trilu(ones, { upper = 0 }), { to = proto.types[C.MOTH_BOOL] })
+  local kept = g:Cast(g:Trilu(ones, {upper = 0}), {to = proto.types[C.MOTH_BOOL]})
   return g:Where(kept, 0, -math.huge)
 end
 
@@ -358,10 +358,10 @@ function ops.scaled_dot_product_attention(g, a)
   if a.is_causal then
     mask = mask and g:Add(mask, causal(g, q, k)) or causal(g, q, k)
   end
-  if not mask then return g:MatMul(g:Softmax(scores, { axis = -1 }), a.value) end
-  local weights = g:Softmax(g:Add(scores, mask), { axis = -1 })
+  if not mask then return g:MatMul(g:Softmax(scores, {axis = -1}), a.value) end
+  local weights = g:Softmax(g:Add(scores, mask), {axis = -1})
   if a.attn_mask then -- a row without any key has no weights
-    weights = g:Where(g:IsInf(mask, { detect_positive = 0 }), 0, weights)
+    weights = g:Where(g:IsInf(mask, {detect_positive = 0}), 0, weights)
   end
   return g:MatMul(weights, a.value)
 end
@@ -369,8 +369,8 @@ end
 -- ---- recurrent nets ----
 
 -- The order of Moth's gates in ONNX's nodes.
-local GATES = { lstm = { 1, 4, 2, 3 }, gru = { 2, 1, 3 }, rnn_tanh = { 1 }, rnn_relu = { 1 } }
-local NODES = { lstm = "LSTM", gru = "GRU", rnn_tanh = "RNN", rnn_relu = "RNN" }
+local GATES = {lstm = {1, 4, 2, 3}, gru = {2, 1, 3}, rnn_tanh = {1}, rnn_relu = {1}}
+local NODES = {lstm = "LSTM", gru = "GRU", rnn_tanh = "RNN", rnn_relu = "RNN"}
 
 -- The weights of all directions as one constant, with the gates in ONNX's order. parts: a list of
 -- tensors for each direction; they are concatenated.
@@ -392,8 +392,8 @@ end
 -- A new constant.
 local function held(x)
   local moth = require "moth"
-  local value = { handle = moth.no_grad(function() return x:detach() end),
-                  dtype = lib.inspect(x).dtype, shapes = { { unpack(x.shape) } } }
+  local value = {handle = moth.no_grad(function() return x:detach() end),
+                  dtype = lib.inspect(x).dtype, shapes = {{unpack(x.shape)}}}
   return setmetatable(value, Graph.Value)
 end
 
@@ -408,8 +408,8 @@ local function weights(g, a, kind, first, per, directions)
         g:refuse "its weights depend on the inputs"
       end
     end
-    w[d], r[d] = { a.params[at].handle }, { a.params[at + 1].handle }
-    if a.has_biases then b[d] = { a.params[at + 2].handle, a.params[at + 3].handle } end
+    w[d], r[d] = {a.params[at].handle}, {a.params[at + 1].handle}
+    if a.has_biases then b[d] = {a.params[at + 2].handle, a.params[at + 3].handle} end
   end
   return moth.no_grad(function()
     return held(gates(w, order)), held(gates(r, order)),
@@ -419,7 +419,7 @@ end
 
 -- Layer `l` of a state (layers * directions, batch, hidden).
 local function state_of(g, x, l, directions)
-  return g:Slice(x, g:ints { (l - 1) * directions }, g:ints { l * directions }, g:ints { 0 })
+  return g:Slice(x, g:ints {(l - 1) * directions}, g:ints {l * directions}, g:ints {0})
 end
 
 local function recurrent(kind)
@@ -431,30 +431,30 @@ local function recurrent(kind)
     if #a.params ~= a.num_layers * directions * per then
       g:refuse "projections (proj_size) have no counterpart in ONNX"
     end
-    local states = kind == "lstm" and a.hx or { a.hx }
+    local states = kind == "lstm" and a.hx or {a.hx}
     local hidden = states[1].shapes[1][3]
-    local given = { hidden_size = hidden, direction = directions == 2 and "bidirectional" or nil,
-                    outputs = kind == "lstm" and 3 or 2 }
+    local given = {hidden_size = hidden, direction = directions == 2 and "bidirectional" or nil,
+                    outputs = kind == "lstm" and 3 or 2}
     if kind == "gru" then given.linear_before_reset = 1 end
     if kind == "rnn_relu" then
-      given.activations = directions == 2 and { "Relu", "Relu" } or { "Relu" }
+      given.activations = directions == 2 and {"Relu", "Relu"} or {"Relu"}
     end
-    local x = a.batch_first and g:Transpose(a.input, { perm = { 1, 0, 2 } }) or a.input
-    local last = { {}, {} }
+    local x = a.batch_first and g:Transpose(a.input, {perm = {1, 0, 2}}) or a.input
+    local last = {{}, {}}
     for l = 1, a.num_layers do
       local w, r, b = weights(g, a, kind, (l - 1) * directions * per + 1, per, directions)
-      local outs = { g[NODES[kind]](g, x, w, r, b, false, state_of(g, states[1], l, directions),
-        states[2] and state_of(g, states[2], l, directions) or false, given) }
-      x = g:Transpose(outs[1], { perm = { 0, 2, 1, 3 } }) -- (L, D, N, H) to (L, N, D * H)
-      x = g:Reshape(x, g:ints { 0, 0, directions * hidden })
+      local outs = {g[NODES[kind]](g, x, w, r, b, false, state_of(g, states[1], l, directions),
+        states[2] and state_of(g, states[2], l, directions) or false, given)}
+      x = g:Transpose(outs[1], {perm = {0, 2, 1, 3}}) -- (L, D, N, H) to (L, N, D * H)
+      x = g:Reshape(x, g:ints {0, 0, directions * hidden})
       last[1][l], last[2][l] = outs[2], outs[3]
     end
     local function joined(list)
       if #list == 1 then return list[1] end
-      list[#list + 1] = { axis = 0 }
+      list[#list + 1] = {axis = 0}
       return g:Concat(unpack(list))
     end
-    if a.batch_first then x = g:Transpose(x, { perm = { 1, 0, 2 } }) end
+    if a.batch_first then x = g:Transpose(x, {perm = {1, 0, 2}}) end
     return x, joined(last[1]), kind == "lstm" and joined(last[2]) or nil
   end
 end
@@ -462,9 +462,9 @@ for kind in pairs(NODES) do ops[kind] = recurrent(kind) end
 
 -- A cell has no ONNX node: write x W' + b, then the gates.
 local function gates_of(g, a, h, n)
-  local function product(x, w, b) return g:Gemm(x, w, b, { transB = 1 }) end
-  local given = { axis = -1, outputs = n, num_outputs = g.opset >= 18 and n or nil }
-  local function split(y) return n == 1 and { y } or { g:Split(y, false, given) } end
+  local function product(x, w, b) return g:Gemm(x, w, b, {transB = 1}) end
+  local given = {axis = -1, outputs = n, num_outputs = g.opset >= 18 and n or nil}
+  local function split(y) return n == 1 and {y} or {g:Split(y, false, given)} end
   return split(product(a.input, a.w_ih, a.b_ih)), split(product(h, a.w_hh, a.b_hh))
 end
 
@@ -493,8 +493,8 @@ end
 
 -- ---- images ----
 
-local MODES = { nearest = "nearest", ["nearest-exact"] = "nearest", linear = "linear",
-                bilinear = "linear", trilinear = "linear", bicubic = "cubic" }
+local MODES = {nearest = "nearest", ["nearest-exact"] = "nearest", linear = "linear",
+                bilinear = "linear", trilinear = "linear", bicubic = "cubic"}
 
 function ops.interpolate(g, a, c)
   if not MODES[a.mode] then g:refuse("ONNX has no mode '" .. a.mode .. "'") end
@@ -504,11 +504,11 @@ function ops.interpolate(g, a, c)
   if rank > 2 and MODES[a.mode] ~= "nearest" and not a.align_corners then
     transform = "pytorch_half_pixel"
   end
-  local given = { mode = MODES[a.mode], coordinate_transformation_mode = transform,
+  local given = {mode = MODES[a.mode], coordinate_transformation_mode = transform,
                   cubic_coeff_a = float(-0.75),
-                  nearest_mode = a.mode == "nearest" and "floor" or "round_prefer_ceil" }
+                  nearest_mode = a.mode == "nearest" and "floor" or "round_prefer_ceil"}
   if a.scale_factor and not a.recompute_scale_factor then
-    local scales = { 1, 1 }
+    local scales = {1, 1}
     for d = 1, rank - 2 do scales[d + 2] = a.scale_factor[d] or a.scale_factor[1] end
     return g:Resize(a.input, false, g:constant(scales, C.MOTH_F32), given)
   end
@@ -523,20 +523,20 @@ function ops.grid_sample(g, a)
   local mode = a.mode
   if g.opset >= 20 then mode = mode:gsub("^bi", "") end
   if #a.input.shapes[1] ~= 4 then g:refuse "images (N, C, H, W) alone are written" end
-  return g:GridSample(a.input, a.grid, { mode = mode, padding_mode = a.padding_mode,
-    align_corners = a.align_corners and 1 or 0 })
+  return g:GridSample(a.input, a.grid, {mode = mode, padding_mode = a.padding_mode,
+    align_corners = a.align_corners and 1 or 0})
 end
 
 function ops.pixel_shuffle(g, a)
-  return g:DepthToSpace(a.input, { blocksize = a.upscale_factor, mode = "CRD" })
+  return g:DepthToSpace(a.input, {blocksize = a.upscale_factor, mode = "CRD"})
 end
 
 function ops.pixel_unshuffle(g, a, c)
   local r, n = a.downscale_factor, c.results[1].shapes[1]
   local channels, high, wide = n[2] / (r * r), n[3], n[4]
-  local x = g:Reshape(a.input, g:ints { 0, channels, high, r, wide, r })
-  x = g:Transpose(x, { perm = { 0, 1, 3, 5, 2, 4 } })
-  return g:Reshape(x, g:ints { 0, n[2], high, wide })
+  local x = g:Reshape(a.input, g:ints {0, channels, high, r, wide, r})
+  x = g:Transpose(x, {perm = {0, 1, 3, 5, 2, 4}})
+  return g:Reshape(x, g:ints {0, n[2], high, wide})
 end
 
 return ops

@@ -8,7 +8,7 @@ local ops = {}
 
 local function reduced(g, y, reduction)
   if reduction == "none" then return y end
-  return g[reduction == "sum" and "ReduceSum" or "ReduceMean"](g, y, { keepdims = 0 })
+  return g[reduction == "sum" and "ReduceSum" or "ReduceMean"](g, y, {keepdims = 0})
 end
 
 -- ---- element by element ----
@@ -66,7 +66,7 @@ function ops.kl_div(g, a)
   end
   if a.reduction ~= "batchmean" then return reduced(g, y, a.reduction) end
   local n = g:Cast(g:Gather(g:Shape(a.input), g:constant(0, I64)),
-    { to = require("moth.onnx.proto").types[g.dtype] })
+    {to = require("moth.onnx.proto").types[g.dtype]})
   return g:Div(reduced(g, y, "sum"), n)
 end
 
@@ -91,28 +91,28 @@ end
 local function of_classes(g, log_p, a, rank, smoothing)
   local x, target = log_p, a.target
   if rank == 1 then -- one sample without a batch
-    x, target = g:Unsqueeze(x, g:ints { 0 }), g:Unsqueeze(target, g:ints { 0 })
+    x, target = g:Unsqueeze(x, g:ints {0}), g:Unsqueeze(target, g:ints {0})
   end
   local kept = g:Not(g:Equal(target, g:constant(ignored_class(a), I64)))
   local class = g:Where(kept, target, g:constant(0, I64))
-  local axis = g:ints { 1 }
-  local picked = g:GatherElements(x, g:Unsqueeze(class, axis), { axis = 1 })
+  local axis = g:ints {1}
+  local picked = g:GatherElements(x, g:Unsqueeze(class, axis), {axis = 1})
   local each = g:Neg(g:Squeeze(picked, axis))
-  local weight = a.weight and g:Gather(a.weight, class, { axis = 0 })
+  local weight = a.weight and g:Gather(a.weight, class, {axis = 0})
   if weight then each = g:Mul(each, weight) end
   if smoothing > 0 then
     local all = a.weight and g:Mul(x, per_class(g, a.weight, rank)) or x
     local classes = a.input.shapes[1][rank == 1 and 1 or 2]
     each = g:Sub(g:Mul(each, 1 - smoothing),
-      g:Mul(g:ReduceSum(all, axis, { keepdims = 0 }), smoothing / classes))
+      g:Mul(g:ReduceSum(all, axis, {keepdims = 0}), smoothing / classes))
   end
   each = g:Where(kept, each, 0)
   if a.reduction == "none" then
-    return rank == 1 and g:Squeeze(each, g:ints { 0 }) or each
+    return rank == 1 and g:Squeeze(each, g:ints {0}) or each
   end
-  local sum = g:ReduceSum(each, { keepdims = 0 })
+  local sum = g:ReduceSum(each, {keepdims = 0})
   if a.reduction == "sum" then return sum end
-  return g:Div(sum, g:ReduceSum(g:Where(kept, weight or 1, 0), { keepdims = 0 }))
+  return g:Div(sum, g:ReduceSum(g:Where(kept, weight or 1, 0), {keepdims = 0}))
 end
 
 function ops.nll_loss(g, a)
@@ -120,7 +120,7 @@ function ops.nll_loss(g, a)
 end
 
 local function log_softmax(g, x)
-  return g:LogSoftmax(x, { axis = #x.shapes[1] == 1 and 0 or 1 })
+  return g:LogSoftmax(x, {axis = #x.shapes[1] == 1 and 0 or 1})
 end
 
 function ops.cross_entropy(g, a)
@@ -138,7 +138,7 @@ function ops.cross_entropy_soft(g, a)
   if a.weight then
     y = g:Mul(y, rank == 1 and a.weight or per_class(g, a.weight, rank))
   end
-  y = g:Neg(g:ReduceSum(y, g:ints { dim }, { keepdims = 0 }))
+  y = g:Neg(g:ReduceSum(y, g:ints {dim}, {keepdims = 0}))
   return reduced(g, y, a.reduction)
 end
 

@@ -11,7 +11,7 @@ local proto = require "moth.onnx.proto"
 local C, Value = lib.C, Graph.Value
 
 local ops, sized = {}, {}
-for _, name in ipairs { "elements", "indexing", "layers", "losses", "shapes" } do
+for _, name in ipairs {"elements", "indexing", "layers", "losses", "shapes"} do
   local rows = require("moth.onnx.export." .. name)
   for op, fn in pairs(rows.ops or rows) do ops[op] = fn end
   for op, fn in pairs(rows.sized or {}) do ops[op], sized[op] = fn, true end
@@ -34,7 +34,7 @@ end
 -- others: the handles of the same tensor in all runs; value: its other fields.
 function Plan:add(others, value)
   value.handle, value.dtype, value.shapes = others[1], lib.inspect(others[1]).dtype, {}
-  for i = 1, #self.readings do value.shapes[i] = { unpack(others[i].shape) } end
+  for i = 1, #self.readings do value.shapes[i] = {unpack(others[i].shape)} end
   value.storage = tostring(lib.inspect(others[1]).storage)
   value.time = self.time
   self.values[others[1]] = setmetatable(value, Value)
@@ -48,7 +48,7 @@ end
 -- A tensor that is not the result of a call: a parameter, or a tensor that Lua created. It is a
 -- constant if it is the same in all runs.
 function Plan:constant(others, call)
-  local value = self:add(others, { state = self.state[others[1]], time = 0 })
+  local value = self:add(others, {state = self.state[others[1]], time = 0})
   value.number = #value.shapes[1] == 0 and not value.state
   local equal = true
   for i = 2, #self.readings do
@@ -62,7 +62,7 @@ function Plan:constant(others, call)
       .. "dynamic axes have other sizes")
   end
   value.sizes, value.dynamic, value.varies = {}, true, true
-  for i = 1, #self.readings do value.sizes[i] = { tonumber(others[i]:item()) } end
+  for i = 1, #self.readings do value.sizes[i] = {tonumber(others[i]:item())} end
   return value
 end
 
@@ -84,12 +84,12 @@ end
 
 -- A value that is not the result of a call: emit(g) returns its name.
 function Plan:derived(name, like, given, emit)
-  local call = { name = name, path = self.path or "", given = given, constants = {}, versions = {},
-                 dynamic = true, emit = emit }
-  local value = setmetatable({ handle = like.handle, dtype = like.dtype, shapes = like.shapes,
+  local call = {name = name, path = self.path or "", given = given, constants = {}, versions = {},
+                 dynamic = true, emit = emit}
+  local value = setmetatable({handle = like.handle, dtype = like.dtype, shapes = like.shapes,
     storage = like.storage, time = self.time, dynamic = true, chance = given.input.chance,
-    node = call }, Value)
-  call.values = { value }
+    node = call}, Value)
+  call.values = {value}
   self.calls[#self.calls + 1] = call
   return value
 end
@@ -103,24 +103,24 @@ function Plan:views(root, chain)
     for name, y in pairs(call.given) do args[name] = y end
     args.input = x
     local row = self:row(call)
-    local names = { row(g, args, { results = call.values, all = call.all }) }
+    local names = {row(g, args, {results = call.values, all = call.all})}
     local result = call.values[link.at]
-    x = setmetatable({ name = names[link.at], dtype = root.dtype, shapes = result.shapes,
-                       dynamic = true }, Value)
+    x = setmetatable({name = names[link.at], dtype = root.dtype, shapes = result.shapes,
+                       dynamic = true}, Value)
   end
   return x
 end
 
 -- The root after a write into a view: the written elements replaced.
 function Plan:write_through(root, chain, written)
-  return self:derived("write", root, { input = root, source = written }, function(g)
-    local places = setmetatable({ name = g:Reshape(g:Range(g:constant(0, C.MOTH_I64), g:Size(root),
+  return self:derived("write", root, {input = root, source = written}, function(g)
+    local places = setmetatable({name = g:Reshape(g:Range(g:constant(0, C.MOTH_I64), g:Size(root),
       g:constant(1, C.MOTH_I64)), g:Shape(root)), dtype = C.MOTH_I64, shapes = root.shapes,
-      dynamic = true }, Value)
-    local flat = g:ints { -1 }
+      dynamic = true}, Value)
+    local flat = g:ints { -1}
     local index = g:Reshape(self:views(places, chain), flat)
     local y = g:ScatterElements(g:Reshape(root, flat), index, g:Reshape(written, flat),
-      { axis = 0 })
+      {axis = 0})
     return g:Reshape(y, g:Shape(root))
   end)
 end
@@ -134,7 +134,7 @@ function Plan:note_write(written, target)
     local chain = chain_of(target)
     root = self:write_through(self:fresh(chain[1].from), chain, written)
   end
-  self.roots[storage] = { value = root, time = self.time }
+  self.roots[storage] = {value = root, time = self.time}
 end
 
 -- The current value of a tensor.
@@ -143,7 +143,7 @@ function Plan:fresh(value)
   if not root or value == root.value or value.time >= root.time then return value end
   local chain = chain_of(value)
   if #chain == 0 then return root.value end
-  local fresh = self:derived("view", value, { input = root.value }, function()
+  local fresh = self:derived("view", value, {input = root.value}, function()
     return self:views(root.value, chain).name
   end)
   fresh.view = value.view
@@ -195,7 +195,7 @@ function Plan:arguments(k, call)
     if lib.istensor(x) then
       args[name] = value(function(a) return a[name] end)
     elseif type(x) == "table" and x.n then
-      args[name] = { n = x.n }
+      args[name] = {n = x.n}
       for i = 1, x.n do
         args[name][i] = x[i] and value(function(a) return a[name][i] end) or false
       end
@@ -223,7 +223,7 @@ function Plan:take(k)
   for r = 1, #call.results do
     local others = {}
     for i, reading in ipairs(self.readings) do others[i] = reading.calls[k].results[r] end
-    local value = self:add(others, { node = call, chance = call.chance })
+    local value = self:add(others, {node = call, chance = call.chance})
     shifted = shifted or self.graph:varies(value.shapes)
     results[r] = value
   end
@@ -246,7 +246,7 @@ function Plan:note_storages(call)
     return
   end
   for r, value in ipairs(call.values) do
-    if value.storage == from.storage then value.view = { call = call, from = from, at = r } end
+    if value.storage == from.storage then value.view = {call = call, from = from, at = r} end
   end
 end
 
@@ -264,19 +264,19 @@ local function promote(g, args, dtype, fixed)
        and (x.dtype < dtype or (x.number and x.dtype ~= dtype)) then
       args[name] = g:cast(x, dtype)
     elseif type(x) == "table" and x.n and name == "tensors" then
-      args[name] = { n = x.n }
+      args[name] = {n = x.n}
       for i = 1, x.n do args[name][i] = g:cast(x[i], dtype) end
     end
   end
 end
 
-local AS_GIVEN = { cast = true, scaled_dot_product_attention = true, argmax = true, argmin = true,
-                   count_nonzero = true, nonzero = true }
+local AS_GIVEN = {cast = true, scaled_dot_product_attention = true, argmax = true, argmin = true,
+                   count_nonzero = true, nonzero = true}
 
 -- A size as an operand, from a number of the call.
 local function sized_number(g, value)
   local y = g:Squeeze(g:sizes_of(value.sizes, "a number"))
-  value.name = value.dtype == C.MOTH_I64 and y or g:Cast(y, { to = proto.types[value.dtype] })
+  value.name = value.dtype == C.MOTH_I64 and y or g:Cast(y, {to = proto.types[value.dtype]})
 end
 
 -- The row of a call; raises if there is none, or if the call's numbers depend on a dynamic axis.
@@ -315,7 +315,7 @@ function Plan:emit(call)
   g.dtype = dtype
   if not AS_GIVEN[call.name] and dtype ~= C.MOTH_BOOL then promote(g, args, dtype, call.fixed) end
   if dtype == C.MOTH_BOOL and args.input and args.input.dtype then g.dtype = args.input.dtype end
-  local names = { row(g, args, { results = call.values, all = call.all }) }
+  local names = {row(g, args, {results = call.values, all = call.all})}
   for r, value in ipairs(call.values) do value.name = names[r] end
 end
 
@@ -334,13 +334,13 @@ function Plan.of(net, readings, given, axes)
   local forced = {}
   while true do
     local g = Graph.new(given.opset, #readings)
-    local plan = setmetatable({ readings = readings, graph = g, values = {}, aliases = {},
+    local plan = setmetatable({readings = readings, graph = g, values = {}, aliases = {},
       roots = {}, calls = {}, forced = forced, missed = {}, time = 0, state = names_of_state(net),
-      inputs = {} }, Plan)
+      inputs = {}}, Plan)
     for i, name in ipairs(given.input_names) do
       local others = {}
       for k, reading in ipairs(readings) do others[k] = reading.inputs[i] end
-      plan.inputs[i] = plan:add(others, { name = name, dynamic = true, input = true })
+      plan.inputs[i] = plan:add(others, {name = name, dynamic = true, input = true})
     end
     g.axes = axes
     for _, axis in ipairs(g.axes) do axis.input = plan.inputs[axis.at] end

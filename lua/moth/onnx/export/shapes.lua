@@ -32,7 +32,7 @@ for name in ("view reshape flatten unflatten squeeze view_as reshape_as ravel"):
 end
 
 function ops.unsqueeze(g, a)
-  return g:Unsqueeze(a.input, g:ints { wrap(a.dim, ndim(a.input) + 1) })
+  return g:Unsqueeze(a.input, g:ints {wrap(a.dim, ndim(a.input) + 1)})
 end
 
 function sized.expand(g, a, c)
@@ -40,7 +40,7 @@ function sized.expand(g, a, c)
 end
 sized.broadcast_to, sized.expand_as = sized.expand, sized.expand
 
-local function permuted(g, x, perm) return g:Transpose(x, { perm = perm }) end
+local function permuted(g, x, perm) return g:Transpose(x, {perm = perm}) end
 
 function ops.permute(g, a)
   local perm = {}
@@ -87,13 +87,13 @@ ops.moveaxis = ops.movedim
 local function slice(g, a, c, first, last, step)
   local d, to_end = dim_of(a.dim, a.input), true
   local function size(i) return a.input.shapes[i][d + 1] end
-  local starts = each(g, c, function(args, i) return { first(args, size(i)) } end)
+  local starts = each(g, c, function(args, i) return {first(args, size(i))} end)
   local ends = each(g, c, function(args, i)
     to_end = to_end and last(args, size(i)) == size(i)
-    return { last(args, size(i)) }
+    return {last(args, size(i))}
   end)
   return g:Slice(a.input, g:sizes_of(starts, "a position"),
-    to_end and g:ints { LAST } or g:sizes_of(ends, "a position"), g:ints { d }, g:ints { step })
+    to_end and g:ints {LAST} or g:sizes_of(ends, "a position"), g:ints {d}, g:ints {step})
 end
 
 function sized.narrow(g, a, c)
@@ -114,15 +114,15 @@ function sized.select(g, a, c)
     local at = wrap(args.index, size)
     from_end = from_end and at - size == wrap(c.all[1].index, a.input.shapes[1][d + 1])
       - a.input.shapes[1][d + 1]
-    return { at }
+    return {at}
   end)
   if from_end and g:varies(places) then
-    return g:Gather(a.input, g:constant(places[1][1] - a.input.shapes[1][d + 1], I64), { axis = d })
+    return g:Gather(a.input, g:constant(places[1][1] - a.input.shapes[1][d + 1], I64), {axis = d})
   elseif not g:varies(places) then
-    return g:Gather(a.input, g:constant(places[1][1], I64), { axis = d })
+    return g:Gather(a.input, g:constant(places[1][1], I64), {axis = d})
   end
-  return g:Squeeze(g:Gather(a.input, g:sizes_of(places, "a position"), { axis = d }),
-    g:ints { d })
+  return g:Squeeze(g:Gather(a.input, g:sizes_of(places, "a position"), {axis = d}),
+    g:ints {d})
 end
 
 local function split(g, a, c)
@@ -132,7 +132,7 @@ local function split(g, a, c)
     sizes[i] = {}
     for k, y in ipairs(c.results) do sizes[i][k] = y.shapes[i][d + 1] end
   end
-  return d, { g:Split(a.input, g:sizes_of(sizes, "a size"), { axis = d, outputs = #c.results }) }
+  return d, {g:Split(a.input, g:sizes_of(sizes, "a size"), {axis = d, outputs = #c.results})}
 end
 
 function sized.split(g, a, c)
@@ -144,7 +144,7 @@ sized.chunk, sized.tensor_split = sized.split, sized.split
 function ops.unbind(g, a, c)
   local d, list = dim_of(a.dim, a.input), {}
   for k = 1, #c.results do
-    list[k] = g:Gather(a.input, g:constant(k - 1, I64), { axis = d })
+    list[k] = g:Gather(a.input, g:constant(k - 1, I64), {axis = d})
   end
   return unpack(list)
 end
@@ -154,14 +154,14 @@ end
 function ops.cat(g, a)
   local list = {}
   for k = 1, a.tensors.n do list[k] = a.tensors[k] end
-  list[#list + 1] = { axis = a.dim }
+  list[#list + 1] = {axis = a.dim}
   return g:Concat(unpack(list))
 end
 
 function ops.stack(g, a)
   local list, d = {}, wrap(a.dim, ndim(a.tensors[1]) + 1)
-  for k = 1, a.tensors.n do list[k] = g:Unsqueeze(a.tensors[k], g:ints { d }) end
-  list[#list + 1] = { axis = d }
+  for k = 1, a.tensors.n do list[k] = g:Unsqueeze(a.tensors[k], g:ints {d}) end
+  list[#list + 1] = {axis = d}
   return g:Concat(unpack(list))
 end
 
@@ -198,9 +198,9 @@ local function rolled(g, x, d, shift, sizes)
   if math.abs(shift) > least then
     g:refuse "it rolls by more than a size that varies; take the remainder before"
   end
-  local axis, cut = g:ints { d }, g:ints { -shift }
-  return g:Concat(g:Slice(x, cut, g:ints { LAST }, axis), g:Slice(x, g:ints { 0 }, cut, axis),
-    { axis = d })
+  local axis, cut = g:ints {d}, g:ints { -shift}
+  return g:Concat(g:Slice(x, cut, g:ints {LAST}, axis), g:Slice(x, g:ints {0}, cut, axis),
+    {axis = d})
 end
 
 function ops.roll(g, a)
@@ -217,7 +217,7 @@ function ops.roll(g, a)
       all[i] = 1
       for _, size in ipairs(x.shapes[i]) do all[i] = all[i] * size end
     end
-    local y = rolled(g, g:Reshape(x, g:ints { -1 }), 0, a.shifts[1], all)
+    local y = rolled(g, g:Reshape(x, g:ints { -1}), 0, a.shifts[1], all)
     return g:Reshape(y, g:Shape(x))
   end
   local y = x
@@ -237,7 +237,7 @@ local function windows(g, count, step, size, dilation, inner)
       list[#list + 1] = window * step + place * dilation
     end
   end
-  return g:constant(list, I64, inner and { size, count } or { count, size })
+  return g:constant(list, I64, inner and {size, count} or {count, size})
 end
 
 local function fixed_size(g, x, d)
@@ -252,7 +252,7 @@ end
 function ops.unfold_dim(g, a)
   local x, d, n = a.input, dim_of(a.dimension, a.input), ndim(a.input)
   local count = math.floor((fixed_size(g, x, d) - a.size) / a.step) + 1
-  local y = g:Gather(x, windows(g, count, a.step, a.size, 1), { axis = d })
+  local y = g:Gather(x, windows(g, count, a.step, a.size, 1), {axis = d})
   local perm = {}
   for k = 0, n do
     if k ~= d + 1 then perm[#perm + 1] = k end
@@ -268,7 +268,7 @@ function ops.im2col(g, a, c)
   if a.padding[1] > 0 or a.padding[2] > 0 then
     local list = lib.filled(2 * n, 0)
     for k = 1, 2 do list[n - 2 + k], list[2 * n - 2 + k] = a.padding[k], a.padding[k] end
-    y = g:Pad(x, g:ints(list), { mode = "constant" })
+    y = g:Pad(x, g:ints(list), {mode = "constant"})
   end
   for k = 1, 2 do
     local size = fixed_size(g, x, n - 3 + k) + 2 * a.padding[k]
@@ -277,21 +277,21 @@ function ops.im2col(g, a, c)
   local function rows(k)
     return windows(g, count[k], a.stride[k], a.kernel_size[k], a.dilation[k], true)
   end
-  y = g:Gather(y, rows(1), { axis = n - 2 }) -- (..., C, kh, oh, W)
-  y = g:Gather(y, rows(2), { axis = n }) -- (..., C, kh, oh, kw, ow)
-  y = permuted(g, y, n == 4 and { 0, 1, 2, 4, 3, 5 } or { 0, 1, 3, 2, 4 })
+  y = g:Gather(y, rows(1), {axis = n - 2}) -- (..., C, kh, oh, W)
+  y = g:Gather(y, rows(2), {axis = n}) -- (..., C, kh, oh, kw, ow)
+  y = permuted(g, y, n == 4 and {0, 1, 2, 4, 3, 5} or {0, 1, 3, 2, 4})
   local shape = c.results[1].shapes[1]
-  return g:Reshape(y, g:ints { n == 4 and 0 or shape[1], unpack(n == 4
-    and { shape[2], shape[3] } or { shape[2] }) })
+  return g:Reshape(y, g:ints {n == 4 and 0 or shape[1], unpack(n == 4
+    and {shape[2], shape[3]} or {shape[2]})})
 end
 
 function ops.fold(g, a)
   if g.opset < 18 then g:refuse "it needs opset_version = 18" end
   local flat = ndim(a.input) == 2
-  local x = flat and g:Unsqueeze(a.input, g:ints { 0 }) or a.input
-  local y = g:Col2Im(x, g:ints(a.output_size), g:ints(a.kernel_size), { dilations = a.dilation,
-    strides = a.stride, pads = { a.padding[1], a.padding[2], a.padding[1], a.padding[2] } })
-  return flat and g:Squeeze(y, g:ints { 0 }) or y
+  local x = flat and g:Unsqueeze(a.input, g:ints {0}) or a.input
+  local y = g:Col2Im(x, g:ints(a.output_size), g:ints(a.kernel_size), {dilations = a.dilation,
+    strides = a.stride, pads = {a.padding[1], a.padding[2], a.padding[1], a.padding[2]}})
+  return flat and g:Squeeze(y, g:ints {0}) or y
 end
 
 function ops.meshgrid(g, a, c)
@@ -303,14 +303,14 @@ function ops.meshgrid(g, a, c)
     for d = 1, a.tensors.n do
       if d ~= at then axes[#axes + 1] = d - 1 end
     end
-    local x = g:Reshape(a.tensors[k], g:ints { -1 })
+    local x = g:Reshape(a.tensors[k], g:ints { -1})
     if #axes > 0 then x = g:Unsqueeze(x, g:ints(axes)) end
     list[k] = g:Expand(x, g:sizes_of(c.results[k].shapes, "a size"))
   end
   return unpack(list)
 end
 
-local PADS = { constant = "constant", reflect = "reflect", replicate = "edge", circular = "wrap" }
+local PADS = {constant = "constant", reflect = "reflect", replicate = "edge", circular = "wrap"}
 
 function ops.pad(g, a, c)
   if a.mode == "circular" and g.opset < 19 then
@@ -323,12 +323,12 @@ function ops.pad(g, a, c)
     list[d], list[d + n] = a.pad[k], a.pad[k + 1]
   end
   return g:Pad(a.input, g:ints(list), a.mode == "constant"
-    and g:constant(a.value, c.results[1].dtype) or false, { mode = PADS[a.mode] })
+    and g:constant(a.value, c.results[1].dtype) or false, {mode = PADS[a.mode]})
 end
 
 local function triangle(upper)
   return function(g, a)
-    return g:Trilu(a.input, g:constant(a.diagonal, I64), { upper = upper })
+    return g:Trilu(a.input, g:constant(a.diagonal, I64), {upper = upper})
   end
 end
 ops.tril, ops.triu = triangle(0), triangle(1)
@@ -342,14 +342,14 @@ local function reduce(g, op, x, dims, keep)
     axes = {}
     for k, d in ipairs(dims) do axes[k] = d end
   end
-  local given = { keepdims = keep and 1 or 0 }
+  local given = {keepdims = keep and 1 or 0}
   if axes and (op == "ReduceSum" or g.opset >= 18) then return g[op](g, x, g:ints(axes), given) end
   given.axes = axes
   return g[op](g, x, given)
 end
 
-for name, op in pairs { sum = "ReduceSum", mean = "ReduceMean", prod = "ReduceProd",
-                        amax = "ReduceMax", amin = "ReduceMin" } do
+for name, op in pairs {sum = "ReduceSum", mean = "ReduceMean", prod = "ReduceProd",
+                        amax = "ReduceMax", amin = "ReduceMin"} do
   ops[name] = function(g, a) return reduce(g, op, a.input, a.dim, a.keepdim) end
 end
 
@@ -362,8 +362,8 @@ function ops.min_all(g, a) return reduce(g, "ReduceMin", a.input) end
 
 local function extreme(op, arg)
   return function(g, a)
-    return reduce(g, op, a.input, { a.dim }, a.keepdim),
-      g[arg](g, a.input, { axis = a.dim, keepdims = a.keepdim and 1 or 0 })
+    return reduce(g, op, a.input, {a.dim}, a.keepdim),
+      g[arg](g, a.input, {axis = a.dim, keepdims = a.keepdim and 1 or 0})
   end
 end
 ops.max_dim, ops.min_dim = extreme("ReduceMax", "ArgMax"), extreme("ReduceMin", "ArgMin")
@@ -371,17 +371,17 @@ ops.max_dim, ops.min_dim = extreme("ReduceMax", "ArgMax"), extreme("ReduceMin", 
 local function position(op)
   return function(g, a)
     local keep = a.keepdim and 1 or 0
-    if a.dim then return g[op](g, a.input, { axis = a.dim, keepdims = keep }) end
-    return g[op](g, g:Reshape(a.input, g:ints { -1 }), { axis = 0, keepdims = 0 })
+    if a.dim then return g[op](g, a.input, {axis = a.dim, keepdims = keep}) end
+    return g[op](g, g:Reshape(a.input, g:ints { -1}), {axis = 0, keepdims = 0})
   end
 end
 ops.argmax, ops.argmin = position "ArgMax", position "ArgMin"
 
 local function as_bool(op)
   return function(g, a)
-    local x = g:Cast(g:cast(a.input, BOOL), { to = proto.types[C.MOTH_I32] })
+    local x = g:Cast(g:cast(a.input, BOOL), {to = proto.types[C.MOTH_I32]})
     local y = reduce(g, op, x, a.dim, a.keepdim)
-    return g:Cast(y, { to = proto.types[BOOL] })
+    return g:Cast(y, {to = proto.types[BOOL]})
   end
 end
 ops.any, ops.all = as_bool "ReduceMax", as_bool "ReduceMin"
@@ -397,7 +397,7 @@ local function variance(g, a)
       for _, e in ipairs(a.dim or {}) do taken = taken or dim_of(e, a.input) == d - 1 end
       if taken then n = n * size end
     end
-    shapes[i] = { n }
+    shapes[i] = {n}
   end
   if g:varies(shapes) then g:refuse "how many elements there are is a constant here" end
   local correction = a.unbiased == false and 0 or a.correction
@@ -419,23 +419,23 @@ function ops.norm_p(g, a)
 end
 
 function ops.normalize(g, a)
-  local y = ops.norm_p(g, { input = a.input, p = a.p, dim = { a.dim }, keepdim = true })
+  local y = ops.norm_p(g, {input = a.input, p = a.p, dim = {a.dim}, keepdim = true})
   return g:Div(a.input, g:Max(y, a.eps))
 end
 
 function ops.cumsum(g, a) return g:CumSum(a.input, g:constant(a.dim, I64)) end
 
 function ops.topk(g, a)
-  return g:TopK(a.input, g:ints { a.k }, { axis = a.dim, outputs = 2,
-    largest = a.largest and 1 or 0, sorted = a.sorted and 1 or 0 })
+  return g:TopK(a.input, g:ints {a.k}, {axis = a.dim, outputs = 2,
+    largest = a.largest and 1 or 0, sorted = a.sorted and 1 or 0})
 end
 
 local function sorted(g, a)
   local d = dim_of(a.dim, a.input)
   local sizes = {}
-  for i = 1, g.readings do sizes[i] = { a.input.shapes[i][d + 1] } end
+  for i = 1, g.readings do sizes[i] = {a.input.shapes[i][d + 1]} end
   return g:TopK(a.input, g:sizes_of(sizes, "a size"),
-    { axis = d, outputs = 2, largest = a.descending and 1 or 0 })
+    {axis = d, outputs = 2, largest = a.descending and 1 or 0})
 end
 function ops.sort(g, a) return sorted(g, a) end
 function ops.argsort(g, a) return (select(2, sorted(g, a))) end
@@ -463,11 +463,11 @@ function sized.arange(g, a, c)
     g:refuse "its numbers are not whole, and vary with sizes"
   end
   local function number(field)
-    local lists = each(g, c, function(args) return { args[field] } end)
+    local lists = each(g, c, function(args) return {args[field]} end)
     return g:Squeeze(g:sizes_of(lists, "a number"))
   end
   local y = g:Range(number "start", number "stop", number "step")
-  return code == I64 and y or g:Cast(y, { to = proto.types[code] })
+  return code == I64 and y or g:Cast(y, {to = proto.types[code]})
 end
 
-return { ops = ops, sized = sized }
+return {ops = ops, sized = sized}

@@ -23,9 +23,9 @@ end
 local function added(mask, length, dtype)
   local missing = length - mask:size(-1)
   if mask.dtype == M.bool then
-    mask = M.where(mask, M.zeros({}, { dtype = dtype, device = mask.device }), -math.huge)
+    mask = M.where(mask, M.zeros({}, {dtype = dtype, device = mask.device}), -math.huge)
   end
-  return missing > 0 and F.pad(mask, { 0, missing }, { value = -math.huge }) or mask
+  return missing > 0 and F.pad(mask, {0, missing}, {value = -math.huge}) or mask
 end
 
 -- The keys that each query may see, by their positions: bool, (queries, keys) or (batch, 1,
@@ -49,7 +49,7 @@ local function bias_of(a, q, k, mask, past, lengths)
   local dtype, bias = q.dtype, nil
   local function also(x) bias = bias and bias + x or x end
   local function hide(good)
-    also(M.where(good, M.zeros({}, { dtype = dtype, device = q.device }), -math.huge))
+    also(M.where(good, M.zeros({}, {dtype = dtype, device = q.device}), -math.huge))
   end
   if mask then also(added(mask, k:size(3), dtype)) end
   local offset = past and past:size(3) or lengths and lengths:long() - q:size(3) or 0
@@ -73,7 +73,7 @@ local function in_steps(a, q, k, v, bias, scale)
   local dtype = a.softmax_precision ~= 0 and rows.dtype(a.softmax_precision) or scores.dtype
   local weights = scores:to(dtype):softmax(-1)
   if bias then -- a query without visible keys
-    weights = M.where(bias:amax { dim = -1, keepdim = true }:eq(-math.huge), 0, weights)
+    weights = M.where(bias:amax {dim = -1, keepdim = true}:eq(-math.huge), 0, weights)
   end
   if a.qk_matmul_output_mode == 3 then shown = weights end
   return weights:to(q.dtype):matmul(v), shown:to(q.dtype)
@@ -87,13 +87,13 @@ N.Attention = row("3 is_causal=0 kv_num_heads:int q_num_heads:int qk_matmul_outp
       if not (a.q_num_heads and a.kv_num_heads) then refuse "no q_num_heads or kv_num_heads" end
       q, k, v = headed(q, a.q_num_heads), headed(k, a.kv_num_heads), headed(v, a.kv_num_heads)
     end
-    if past_key then k, v = M.cat({ past_key, k }, 3), M.cat({ past_value, v }, 3) end
+    if past_key then k, v = M.cat({past_key, k}, 3), M.cat({past_value, v}, 3) end
     local keys, values = repeated(k, q:size(2)), repeated(v, q:size(2))
     local scale = a.scale or 1 / math.sqrt(q:size(4))
     local bias = bias_of(a, q, k, mask, past_key, lengths)
     local y, scores
     if a.noutputs < 4 and a.softcap == 0 and a.softmax_precision == 0 then
-      y = F.scaled_dot_product_attention(q, keys, values, { attn_mask = bias, scale = scale })
+      y = F.scaled_dot_product_attention(q, keys, values, {attn_mask = bias, scale = scale})
     else
       y, scores = in_steps(a, q, keys, values, bias, scale)
     end
@@ -125,9 +125,9 @@ N.RotaryEmbedding = row("3 interleaved=0 num_heads=0 rotary_embedding_dim=0",
       u, v = part:narrow(4, 1, size / 2), part:narrow(4, size / 2 + 1, size / 2)
     end
     local real, imag = cos * u - sin * v, sin * u + cos * v
-    local y = a.interleaved == 1 and M.stack({ real, imag }, 5):flatten(4)
-      or M.cat({ real, imag }, 4)
-    if rest then y = M.cat({ y, rest }, 4) end
+    local y = a.interleaved == 1 and M.stack({real, imag}, 5):flatten(4)
+      or M.cat({real, imag}, 4)
+    if rest then y = M.cat({y, rest}, 4) end
     return flat and joined(y) or y
   end)
 
@@ -148,7 +148,7 @@ N.LinearAttention = row("3 chunk_size=64 kv_num_heads:int! q_num_heads:int! scal
   local scale = a.scale ~= 0 and a.scale or 1 / math.sqrt(q:size(4))
   local state_dtype = past and past.dtype or dtype
   local state = past and past:float()
-    or M.zeros(q:size(1), heads, k:size(4), v:size(4), { device = q.device })
+    or M.zeros(q:size(1), heads, k:size(4), v:size(4), {device = q.device})
   if gated then decay = headed(decay, heads):float():exp() end
   if delta then beta = headed(beta, beta:size(3)):float() end
   local list = {}

@@ -17,11 +17,11 @@ end, "1", "control")
 
 -- The results of a loop without iterations: empty tensors with the dtype and shape of the body.
 local function nothing(info, device)
-  local shape, code = { 0 }, proto.dtypes[info.elem_type or 1]
+  local shape, code = {0}, proto.dtypes[info.elem_type or 1]
   for d, size in ipairs(info.dims or {}) do
     shape[d + 1] = type(size) == "number" and math.max(size, 0) or 0
   end
-  return M.zeros(shape, { dtype = by_code[code], device = device })
+  return M.zeros(shape, {dtype = by_code[code], device = device})
 end
 
 -- Stacks the results of all iterations along dimension d.
@@ -40,13 +40,13 @@ local function is_true(x)
 end
 
 N.Loop = row("0 body:graph!", function(a, env, most, condition, ...)
-  local body, values, lists = a.body, { ... }, {}
+  local body, values, lists = a.body, {...}, {}
   local n = #body.inputs - 2
   local going, limit, step = not condition or condition[1] ~= 0, most and most[1] or math.huge, 0
   for k = n + 2, #body.outputs do lists[k] = {} end
   while going and step < limit do
-    local operands = { M.tensor(step, { dtype = M.int64 }):to(env.device),
-                       M.tensor(true):to(env.device) }
+    local operands = {M.tensor(step, {dtype = M.int64}):to(env.device),
+                       M.tensor(true):to(env.device)}
     for k = 1, n do operands[k + 2] = values[k] end
     local results = env.run(body, operands)
     for k = 1, n do values[k] = results[k + 1] end
@@ -64,7 +64,7 @@ end, "1 2", "control")
 N.Scan = row("0 body:graph! num_scan_inputs:int! scan_input_axes:ints scan_input_directions:ints "
   .. "scan_output_axes:ints scan_output_directions:ints", function(a, env, ...)
   if a.opset < 9 then refuse "its form before opset 9, with a batch and lengths" end
-  local body, values, lists = a.body, { ... }, {}
+  local body, values, lists = a.body, {...}, {}
   local n = #body.inputs - a.num_scan_inputs -- states
   local steps, along = nil, {}
   for k = 1, a.num_scan_inputs do
@@ -75,7 +75,7 @@ N.Scan = row("0 body:graph! num_scan_inputs:int! scan_input_axes:ints scan_input
   end
   for k = n + 1, #body.outputs do lists[k] = {} end
   for step = 1, steps do
-    local operands = { unpack(values, 1, n) }
+    local operands = {unpack(values, 1, n)}
     for k = 1, a.num_scan_inputs do
       local back = a.scan_input_directions and a.scan_input_directions[k] == 1
       operands[n + k] = values[n + k]:select(along[k], back and steps + 1 - step or step)
@@ -84,7 +84,7 @@ N.Scan = row("0 body:graph! num_scan_inputs:int! scan_input_axes:ints scan_input
     for k = 1, n do values[k] = results[k] end
     for k = n + 1, #body.outputs do table.insert(lists[k], results[k]) end
   end
-  local results = { unpack(values, 1, n) }
+  local results = {unpack(values, 1, n)}
   for k = n + 1, #body.outputs do
     local at = k - n
     results[k] = gathered(lists[k], body.declared[k], dim(a.scan_output_axes

@@ -10,7 +10,7 @@ local N, row, refuse = rows.N, rows.row, rows.refuse
 local ranked, equal = windows.ranked, windows.equal
 
 N.Conv = row("2 kernel_shape:ints" .. windows.ATTRIBUTES .. "group=1", function(a, x, weight, bias)
-  local kernel = { unpack(weight.shape, 3) }
+  local kernel = {unpack(weight.shape, 3)}
   local strides, dilations = windows.steps(a, #kernel)
   local input, pad = windows.sides(a, x, kernel, strides, dilations, 0)
   return ranked("conv", #kernel)(input, weight, bias, strides, pad, dilations, a.group)
@@ -36,7 +36,7 @@ end
 N.ConvTranspose = row("2 kernel_shape:ints" .. windows.ATTRIBUTES
   .. "group=1 output_padding:ints output_shape:ints",
   function(a, x, weight, bias)
-    local kernel, more = { unpack(weight.shape, 3) }, {}
+    local kernel, more = {unpack(weight.shape, 3)}, {}
     local n = #kernel
     local strides, dilations = windows.steps(a, n)
     for d = 1, n do more[d] = a.output_padding and a.output_padding[d] or 0 end
@@ -59,8 +59,8 @@ N.ConvTranspose = row("2 kernel_shape:ints" .. windows.ATTRIBUTES
 -- A causal depthwise convolution; the state is the end of the earlier input.
 N.CausalConvWithState = row("2 activation=none", function(a, x, weight, bias, past)
   local before = weight:size(3) - 1
-  if past then x = M.cat({ past, x }, 3)
-  else x = F.pad(x, { before, 0 }) end
+  if past then x = M.cat({past, x}, 3)
+  else x = F.pad(x, {before, 0}) end
   local y = F.conv1d(x, weight, bias, 1, 0, 1, x:size(2))
   if a.activation == "silu" or a.activation == "swish" then y = F.silu(y)
   elseif a.activation ~= "none" then refuse("activation %s", rows.quoted(a.activation)) end
@@ -77,7 +77,7 @@ N.Col2Im = row("3 dilations:ints pads:ints strides:ints", function(a, x, shape, 
   for d = 1, n do taps = taps * kernel[d] end
   local channels = x:size(2) / taps
   -- The row-major position in the padded result of each tap of each window.
-  local at, padded, total = M.zeros(1, 1, { dtype = M.int64 }), {}, 1
+  local at, padded, total = M.zeros(1, 1, {dtype = M.int64}), {}, 1
   for d = 1, n do
     local before, after = a.pads and a.pads[d] or 0, a.pads and a.pads[d + n] or 0
     padded[d] = shape[d] + before + after
@@ -89,9 +89,9 @@ N.Col2Im = row("3 dilations:ints pads:ints strides:ints", function(a, x, shape, 
     total = total * padded[d]
   end
   local index = at:reshape(1, 1, -1):to(x.device):expand(batch, channels, -1) + 1
-  local y = M.zeros({ batch, channels, total }, rows.as(x))
-    :scatter_add(3, index, x:reshape(batch, channels, -1)):reshape({ batch, channels,
-      unpack(padded) })
+  local y = M.zeros({batch, channels, total}, rows.as(x))
+    :scatter_add(3, index, x:reshape(batch, channels, -1)):reshape({batch, channels,
+      unpack(padded)})
   for d = 1, n do y = y:narrow(d + 2, (a.pads and a.pads[d] or 0) + 1, shape[d]) end
   return y
 end, "2 3")
@@ -122,9 +122,9 @@ N.DeformConv = row("3 kernel_shape:ints strides:ints pads:ints dilations:ints gr
   if x:dim() ~= 4 then refuse("%d dimensions besides batch and channels", x:dim() - 2) end
   local n, c, out, kh, kw = x:size(1), x:size(2), weight:size(1), weight:size(3), weight:size(4)
   local strides, dilations = windows.steps(a, 2)
-  local pads, groups = a.pads or { 0, 0, 0, 0 }, a.offset_group
+  local pads, groups = a.pads or {0, 0, 0, 0}, a.offset_group
   local oh, ow = offset:size(3), offset:size(4)
-  local options = { dtype = x.dtype, device = x.device }
+  local options = {dtype = x.dtype, device = x.device}
   local ys = M.arange(oh, options):reshape(-1, 1) * strides[1] - pads[1]
   local xs = M.arange(ow, options):reshape(1, -1) * strides[2] - pads[2]
   offset = offset:reshape(n, groups, kh * kw, 2, oh, ow)

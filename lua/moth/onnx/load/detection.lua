@@ -20,7 +20,7 @@ local function overlaps(boxes, center, share)
   local size = (high - low):prod(2)
   local from = M.maximum(low:unsqueeze(1), low:unsqueeze(2))
   local to = M.minimum(high:unsqueeze(1), high:unsqueeze(2))
-  local common = (to - from):clamp { min = 0 }:prod(3)
+  local common = (to - from):clamp {min = 0}:prod(3)
   local all = size:unsqueeze(1) + size:unsqueeze(2) - common
   return common:gt(0):logical_and((common / all):gt(share)):cpu():tolist()
 end
@@ -31,7 +31,7 @@ N.NonMaxSuppression = row("2 center_point_box=0", function(a, boxes, scores, mos
   for b = 1, limit > 0 and boxes:size(1) or 0 do
     local over = overlaps(boxes[b], a.center_point_box == 1, share and share[1] or 0)
     for c = 1, scores:size(2) do
-      local values, order = scores[b][c]:sort { descending = true, stable = true }
+      local values, order = scores[b][c]:sort {descending = true, stable = true}
       values, order = values:cpu():tolist(), order:cpu():tolist()
       local kept = {}
       for k, value in ipairs(values) do
@@ -40,13 +40,13 @@ N.NonMaxSuppression = row("2 center_point_box=0", function(a, boxes, scores, mos
         for _, other in ipairs(kept) do good = good and not over[at][other] end
         if good then
           kept[#kept + 1] = at
-          found[#found + 1] = { b - 1, c - 1, at - 1 }
+          found[#found + 1] = {b - 1, c - 1, at - 1}
         end
       end
     end
   end
-  if #found == 0 then return M.zeros(0, 3, { dtype = M.int64 }):to(boxes.device) end
-  return M.tensor(found, { dtype = M.int64 }):to(boxes.device)
+  if #found == 0 then return M.zeros(0, 3, {dtype = M.int64}):to(boxes.device) end
+  return M.tensor(found, {dtype = M.int64}):to(boxes.device)
 end, "3 4 5", "loose")
 
 -- ---- RoI pooling ----
@@ -56,8 +56,8 @@ end, "3 4 5", "loose")
 local function split(places, n)
   local outside = places:lt(-1):logical_or(places:gt(n))
   local at = places:clamp(0, n - 1)
-  local low = at:detach():floor():clamp { max = math.max(n - 2, 0) }
-  local high, part = (low + 1):clamp { max = n - 1 }, at - low
+  local low = at:detach():floor():clamp {max = math.max(n - 2, 0)}
+  local high, part = (low + 1):clamp {max = n - 1}, at - low
   local zero = M.zeros_like(part)
   return low:long(), high:long(), M.where(outside, zero, 1 - part), M.where(outside, zero, part)
 end
@@ -68,8 +68,8 @@ local function sampled(image, ys, xs, join)
   local y0, y1, wy0, wy1 = split(ys, h)
   local x0, x1, wx0, wx1 = split(xs, w)
   local flat, total = image:reshape(c, -1), nil
-  for _, row_of in ipairs { { y0, wy0 }, { y1, wy1 } } do
-    for _, column in ipairs { { x0, wx0 }, { x1, wx1 } } do
+  for _, row_of in ipairs {{y0, wy0}, {y1, wy1}} do
+    for _, column in ipairs {{x0, wx0}, {x1, wx1}} do
       local at = (row_of[1]:unsqueeze(2) * w + column[1]):reshape(-1) + 1
       local part = flat:index_select(2, at):reshape(c, ys:size(1), xs:size(1))
         * (row_of[2]:unsqueeze(2) * column[2])
@@ -81,7 +81,7 @@ end
 
 -- The maximum in each cell of each region, with sides rounded to elements; 0 in empty cells.
 N.MaxRoiPool = row("2 pooled_shape:ints! spatial_scale=1.0", function(a, x, boxes)
-  local sizes, list = { x:size(3), x:size(4) }, {}
+  local sizes, list = {x:size(3), x:size(4)}, {}
   local function cells(first, last, d) -- first and last element of each cell, from 0
     first = math.floor(first * a.spatial_scale + 0.5)
     last = math.floor(last * a.spatial_scale + 0.5)
@@ -101,12 +101,12 @@ N.MaxRoiPool = row("2 pooled_shape:ints! spatial_scale=1.0", function(a, x, boxe
       for j = 1, #left do
         local h, w = bottom[i] - top[i], right[j] - left[j]
         list[#list + 1] = h > 0 and w > 0
-          and image:narrow(2, top[i] + 1, h):narrow(3, left[j] + 1, w):amax { dim = { 2, 3 } }
+          and image:narrow(2, top[i] + 1, h):narrow(3, left[j] + 1, w):amax {dim = {2, 3}}
           or M.zeros(x:size(2), rows.as(x))
       end
     end
   end
-  local shape = { -1, a.pooled_shape[1], a.pooled_shape[2], x:size(2) }
+  local shape = { -1, a.pooled_shape[1], a.pooled_shape[2], x:size(2)}
   if #list == 0 then return M.zeros(0, x:size(2), shape[2], shape[3], rows.as(x)) end
   return M.stack(list, 1):reshape(shape):permute(1, 4, 2, 3)
 end, nil, "loose")
@@ -128,13 +128,13 @@ N.RoiAlign = row("3 coordinate_transformation_mode:string mode=avg output_height
       list[r] = M.zeros(x:size(2), oh, ow, rows.as(x))
     else
       local function places(first, size, count, samples)
-        local at = M.arange(count * samples, { dtype = M.float64 }) + 0.5
+        local at = M.arange(count * samples, {dtype = M.float64}) + 0.5
         at = at * (size / count / samples)
         return (at + first):to(x.dtype):to(x.device)
       end
       local values = sampled(x[batches[r] + 1], places(box[2], height, oh, nh),
         places(box[1], width, ow, nw), join):reshape(x:size(2), oh, nh, ow, nw)
-      list[r] = values[a.mode == "avg" and "mean" or "amax"](values, { dim = { 3, 5 } })
+      list[r] = values[a.mode == "avg" and "mean" or "amax"](values, {dim = {3, 5}})
     end
   end
   if #list == 0 then return M.zeros(0, x:size(2), oh, ow, rows.as(x)) end

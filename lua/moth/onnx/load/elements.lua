@@ -11,16 +11,16 @@ local N, row, refuse, whole = rows.N, rows.row, rows.refuse, rows.whole
 
 -- ---- one operand ----
 
-for op, name in pairs { Abs = "abs", Acos = "acos", Acosh = "acosh", Asin = "asin", Asinh = "asinh",
+for op, name in pairs {Abs = "abs", Acos = "acos", Acosh = "acosh", Asin = "asin", Asinh = "asinh",
     Atan = "atan", Atanh = "atanh", Ceil = "ceil", Cos = "cos", Cosh = "cosh", Erf = "erf",
     Exp = "exp", Floor = "floor", Log = "log", Neg = "neg", Reciprocal = "reciprocal",
     Round = "round", Sigmoid = "sigmoid", Sign = "sign", Sin = "sin", Sinh = "sinh", Sqrt = "sqrt",
     Tan = "tan", Tanh = "tanh", Relu = "relu", IsNaN = "isnan", Not = "logical_not",
-    BitwiseNot = "bitwise_not" } do
+    BitwiseNot = "bitwise_not"} do
   N[op] = row("", function(_, x) return (M[name](x)) end)
 end
 
-for op, name in pairs { Softsign = "softsign", HardSwish = "hardswish", Mish = "mish" } do
+for op, name in pairs {Softsign = "softsign", HardSwish = "hardswish", Mish = "mish"} do
   N[op] = row("", function(_, x) return (F[name](x)) end)
 end
 
@@ -37,7 +37,7 @@ N.HardSigmoid = row("alpha=0.2 beta=0.5", function(a, x)
 end)
 N.Softplus = row("", function(_, x) return F.softplus(x) end)
 N.Gelu = row("approximate=none", function(a, x)
-  return F.gelu(x, { approximate = a.approximate })
+  return F.gelu(x, {approximate = a.approximate})
 end)
 N.Swish = row("alpha=1.0", function(a, x)
   return a.alpha == 1 and F.silu(x) or x * (x * a.alpha):sigmoid()
@@ -50,7 +50,7 @@ N.PRelu = row("2", function(_, x, slope) return M.where(x:lt(0), x * slope, x) e
 N.Clip = row("min:float max:float", function(a, x, low, high)
   low, high = low or a.min, high or a.max -- attributes before opset 11
   if type(low) == "number" or type(high) == "number" then
-    return x:clamp { min = low, max = high }
+    return x:clamp {min = low, max = high}
   end
   if low then x = M.maximum(x, low) end
   return high and M.minimum(x, high) or x
@@ -65,7 +65,7 @@ end)
 N.Dropout = row("seed:int ratio=0.5", function(a, x, ratio, training)
   local p = ratio and ratio[1] or a.ratio
   if not (training and training[1] ~= 0) or p == 0 then return x, M.ones_like(x):bool() end
-  local mask = M.rand(rows.shape(x), { device = x.device }):ge(p)
+  local mask = M.rand(rows.shape(x), {device = x.device}):ge(p)
   return M.where(mask, x, 0) / (1 - p), mask
 end, "2 3")
 N.Cast = row("to:int! saturate=1 round_mode:string", function(a, x)
@@ -90,10 +90,10 @@ end)
 
 -- ---- two operands and more ----
 
-for op, name in pairs { Add = "add", Sub = "sub", Mul = "mul", Equal = "eq", Greater = "gt",
+for op, name in pairs {Add = "add", Sub = "sub", Mul = "mul", Equal = "eq", Greater = "gt",
     GreaterOrEqual = "ge", Less = "lt", LessOrEqual = "le", And = "logical_and", Or = "logical_or",
     Xor = "logical_xor", BitwiseAnd = "bitwise_and", BitwiseOr = "bitwise_or",
-    BitwiseXor = "bitwise_xor" } do
+    BitwiseXor = "bitwise_xor"} do
   N[op] = row("2", function(_, x, y) return (M[name](x, y)) end)
 end
 
@@ -104,7 +104,7 @@ N.BitShift = row("2 direction:string!", function(a, x, y)
   return M["bitwise_" .. a.direction:lower() .. "_shift"](x, y)
 end)
 N.Div = row("2", function(_, x, y)
-  return whole(x) and x:div(y, { rounding_mode = "trunc" }) or x / y
+  return whole(x) and x:div(y, {rounding_mode = "trunc"}) or x / y
 end)
 N.Mod = row("2 fmod=0", function(a, x, y)
   return a.fmod == 1 and M.fmod(x, y) or M.remainder(x, y)
@@ -139,7 +139,7 @@ end
 N.Softmax = along(function(x, d) return x:softmax(d) end)
 N.LogSoftmax = along(function(x, d) return x:log_softmax(d) end)
 N.Hardmax = along(function(x, d)
-  return M.zeros_like(x):scatter(d, x:argmax { dim = d, keepdim = true }, 1)
+  return M.zeros_like(x):scatter(d, x:argmax {dim = d, keepdim = true}, 1)
 end)
 
 return rows

@@ -18,9 +18,9 @@ local function position(name)
     local d, n = dim(a.axis), nil
     if a.select_last_index == 1 then
       n = x:size(d)
-      x = x:flip { d }
+      x = x:flip {d}
     end
-    local at = M[name](x, { dim = d, keepdim = a.keepdims == 1 })
+    local at = M[name](x, {dim = d, keepdim = a.keepdims == 1})
     return n and n - at or at - 1
   end)
 end
@@ -29,8 +29,8 @@ N.ArgMax, N.ArgMin = position "argmax", position "argmin"
 N.TopK = row("axis=-1 largest=1 sorted=1 k:int", function(a, x, k)
   local n = k and k[1] or a.k
   if not n then refuse "no k" end
-  local values, at = x:topk(n, { dim = dim(a.axis), largest = a.largest == 1,
-                                 sorted = a.sorted == 1 })
+  local values, at = x:topk(n, {dim = dim(a.axis), largest = a.largest == 1,
+                                 sorted = a.sorted == 1})
   return values, at - 1
 end, "2")
 
@@ -39,11 +39,11 @@ N.Unique = row("axis:int sorted=1", function(a, x)
   local flat = not a.axis
   if flat then x = x:reshape(-1) end
   local d = flat and 1 or place(x, a.axis)
-  local values, inverse, counts = M.unique(x, { return_inverse = true, return_counts = true,
-                                                dim = not flat and d or nil })
+  local values, inverse, counts = M.unique(x, {return_inverse = true, return_counts = true,
+                                                dim = not flat and d or nil})
   local n, size = values:size(d), x:size(d)
   local at = M.arange(1, size + 1):to(x.device)
-  local first = M.full({ n }, size, { dtype = M.int64, device = x.device })
+  local first = M.full({n}, size, {dtype = M.int64, device = x.device})
     :scatter_reduce(1, inverse, at, "amin")
   if a.sorted == 0 then -- in order of first occurrence
     local order = first:argsort()
@@ -91,14 +91,14 @@ N.GatherND = row("2 batch_dims=0", function(a, x, i)
   local n = 1
   for k = 1, b do n = n * batch[k] end
   -- Merge the batch dimensions; the position in that dimension is an arange.
-  local inner = { n }
+  local inner = {n}
   for k = b + 1, x:dim() do inner[#inner + 1] = x:size(k) end
-  local at, outer = { n }, { unpack(batch) }
+  local at, outer = {n}, {unpack(batch)}
   for k = b + 1, i:dim() do at[#at + 1] = i:size(k) end
   x, i = x:reshape(inner), i:reshape(at)
-  local list, own = {}, { n }
+  local list, own = {}, {n}
   for k = 2, i:dim() - 1 do own[k] = 1 end
-  list[1] = M.arange(1, n + 1):to(x.device):reshape(own):expand({ unpack(at, 1, #at - 1) })
+  list[1] = M.arange(1, n + 1):to(x.device):reshape(own):expand({unpack(at, 1, #at - 1)})
   for k = 1, i:size(-1) do list[k + 1] = positions(i:select(-1, k), x:size(k + 1)) end
   local y = x[list]
   for k = 2, y:dim() do outer[#outer + 1] = y:size(k) end
@@ -107,7 +107,7 @@ end)
 
 -- ---- scatter ----
 
-local REDUCTIONS = { add = "sum", mul = "prod", max = "amax", min = "amin" }
+local REDUCTIONS = {add = "sum", mul = "prod", max = "amax", min = "amin"}
 
 local function reduction(name)
   return REDUCTIONS[name] or refuse("reduction %s", rows.quoted(name))
@@ -120,7 +120,7 @@ N.ScatterND = row("3 reduction=none", function(a, x, i, values)
   end
   -- Slices as rows, and their row-major positions.
   local how, shape, n, size = reduction(a.reduction), rows.shape(x), 1, 1
-  local at = M.zeros(rows.shape(i:select(-1, 1)), { dtype = M.int64, device = x.device })
+  local at = M.zeros(rows.shape(i:select(-1, 1)), {dtype = M.int64, device = x.device})
   for k = 1, #list do
     at = at * shape[k] + (list[k] - 1)
     n = n * shape[k]

@@ -19,7 +19,7 @@ local C, ctx = lib.C, lib.ctx
 local by_code = require("moth.tensor.dtype").by_code
 local bare = errors.bare
 
-local M = {}
+local load = {}
 
 local MOST_SHAPES = 32 -- cached sets of shapes
 
@@ -67,7 +67,7 @@ end
 
 -- The inputs in order, by position or from one table of names.
 local function inputs_of(g, ...)
-  local list, first = { ... }, ...
+  local list, first = {...}, ...
   if select("#", ...) == 1 and lib.is_plain(first) then
     list = {}
     for key, value in pairs(first) do
@@ -113,7 +113,7 @@ local function remembered(g, key, device)
   local known = g.known[key]
   if known then return known end
   if g.nknown >= MOST_SHAPES then g.known, g.nknown = {}, 0 end
-  known = { values = {}, there = {}, lists = {}, device = device }
+  known = {values = {}, there = {}, lists = {}, device = device}
   if lib.capture then return known end -- replays of a captured step overwrite its tensors
   g.known[key], g.nknown = known, g.nknown + 1
   return known
@@ -145,9 +145,9 @@ local function run_node(g, known, values, node)
   end
   if node.row.control then
     local env = body_runner(g, known, values, node)
-    return { node.row.run(node.attributes, env, unpack(args, 1, #node.inputs)) }
+    return {node.row.run(node.attributes, env, unpack(args, 1, #node.inputs))}
   end
-  return { node.row.run(node.attributes, unpack(args, 1, #node.inputs)) }
+  return {node.row.run(node.attributes, unpack(args, 1, #node.inputs))}
 end
 
 -- Stores results, and drops values that no later node reads.
@@ -189,7 +189,7 @@ function body_runner(g, known, values, node)
     for k, slot in ipairs(body.outputs) do results[k] = operand(g, known, values, slot) end
     return results
   end
-  return { run = run, device = known.device }
+  return {run = run, device = known.device}
 end
 
 -- The current parameters: they may have been replaced or moved to a device.
@@ -261,7 +261,7 @@ local function register(net, tensor)
   for name in (tensor.name .. "."):gmatch "([^.]*)%." do path[#path + 1] = name end
   local owner, plain = owner_of(net, path), "tensor_" .. tensor.name:gsub("[^%w_]", "_")
   while not owner do
-    path, plain = { plain }, plain .. "_"
+    path, plain = {plain}, plain .. "_"
     owner = owner_of(net, path)
   end
   if tensor.buffer then owner:register_buffer(path[#path], tensor.value)
@@ -278,7 +278,7 @@ end
 -- 0-d initializers, and single elements and initial states whose names an exporter generated.
 -- Raises E_IO, E_FORMAT (the file is broken), E_UNSUPPORTED (an op, attribute or opset that Moth
 -- lacks, with the node's name). Opsets 7 to 28.
-M.load = define {
+load.load = define {
   name = "onnx.load",
   doc = [[
 Reads an ONNX file as a module that can be run and trained. Positions and token ids are the file's:
@@ -287,18 +287,18 @@ Batch norms and dropout run as in eval mode, except where the file sets training
 PyTorch's net shares are one parameter if its exporter wrote them once.]],
   outputs = "net",
   examples = "'net.onnx', {mmap = false}  -- domain: file",
-  args = { { "string", "path", "the file to read" },
-    { "bool", "mmap", "share the files' pages instead of reading them", default = true } },
+  args = {{"string", "path", "the file to read"},
+    {"bool", "mmap", "share the files' pages instead of reading them", default = true}},
   run = function(path, mmap)
     local g = setmetatable(reader.read(path, mmap), Compiled)
     g.known, g.nknown, g.parameters = {}, 0, {}
     local net = Net(g)
     for _, tensor in ipairs(g.tensors) do
-      table.insert(g.parameters, { slot = tensor.slot, path = register(net, tensor) })
+      table.insert(g.parameters, {slot = tensor.slot, path = register(net, tensor)})
     end
     g.tensors = nil
     return net
   end,
 }
 
-return M
+return load

@@ -8,7 +8,7 @@ local N, row = rows.N, rows.row
 
 -- The mean and the biased variance over the dims of each channel.
 local function statistics(x, dims)
-  return x:mean { dim = dims }, x:var { dim = dims, unbiased = false }
+  return x:mean {dim = dims}, x:var {dim = dims, unbiased = false}
 end
 
 -- Training mode: normalizes by the batch statistics and returns the new running statistics.
@@ -17,7 +17,7 @@ N.BatchNormalization = row("5 epsilon=1e-5. momentum=0.9 training_mode=0 spatial
     if a.training_mode == 0 then
       return F.batch_norm(x, mean, var, weight, bias, false, 0, a.epsilon)
     end
-    local dims, shape = {}, { 1, -1 }
+    local dims, shape = {}, {1, -1}
     for d = 1, x:dim() do
       if d ~= 2 then dims[#dims + 1] = d end
       if d > 2 then shape[d] = 1 end
@@ -30,7 +30,7 @@ N.BatchNormalization = row("5 epsilon=1e-5. momentum=0.9 training_mode=0 spatial
       var * m + spread:to(var.dtype) * (1 - m)
   end)
 N.InstanceNormalization = row("3 epsilon=1e-5.", function(a, x, weight, bias)
-  return F.instance_norm(x, { weight = weight, bias = bias, eps = a.epsilon })
+  return F.instance_norm(x, {weight = weight, bias = bias, eps = a.epsilon})
 end)
 
 -- The sizes from an axis on, and their product.
@@ -61,8 +61,8 @@ N.LayerNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1", function(a, x
   local dims = {}
   for d = rows.place(x, a.axis), x:dim() do dims[#dims + 1] = d end
   local wide = a.stash_type == 1 and rows.wide(x) or x
-  local mean = wide:mean { dim = dims, keepdim = true }
-  local var = wide:var { dim = dims, keepdim = true, unbiased = false }
+  local mean = wide:mean {dim = dims, keepdim = true}
+  local var = wide:var {dim = dims, keepdim = true, unbiased = false}
   return y, mean, (var + a.epsilon):rsqrt()
 end)
 N.RMSNormalization = row("2 axis=-1 epsilon=1e-5. stash_type=1", function(a, x, weight)
@@ -80,15 +80,15 @@ N.GroupNormalization = row(GROUPS, function(a, x, weight, bias)
 end)
 N.LpNormalization = row("axis=-1 p=2", function(a, x)
   local d = rows.dim(a.axis)
-  local norm = x:norm { p = a.p, dim = d, keepdim = true }
+  local norm = x:norm {p = a.p, dim = d, keepdim = true}
   return M.where(norm:eq(0), 0, x / norm):to(x.dtype)
 end)
 
 N.MeanVarianceNormalization = row("axes:ints", function(a, x)
   local dims = {}
-  for k, axis in ipairs(a.axes or { 0, 2, 3 }) do dims[k] = rows.dim(axis) end
-  local apart = x - x:mean { dim = dims, keepdim = true }
-  local var = (apart * apart):mean { dim = dims, keepdim = true }
+  for k, axis in ipairs(a.axes or {0, 2, 3}) do dims[k] = rows.dim(axis) end
+  local apart = x - x:mean {dim = dims, keepdim = true}
+  local var = (apart * apart):mean {dim = dims, keepdim = true}
   return apart / (var:sqrt() + 1e-9)
 end)
 

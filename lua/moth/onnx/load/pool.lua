@@ -37,12 +37,12 @@ local function taps(x, kernel, strides, dilations, before, sizes, value)
   x = windows.padded(x, before, after, value)
   local at = lib.filled(n, 0)
   while at do
-    local index = { {}, {} }
+    local index = {{}, {}}
     for d = 1, n do
       local first = at[d] * dilations[d] + 1
-      index[d + 2] = { first, first + (sizes[d] - 1) * strides[d], strides[d] }
+      index[d + 2] = {first, first + (sizes[d] - 1) * strides[d], strides[d]}
     end
-    list[#list + 1] = { x[index], { unpack(at) } }
+    list[#list + 1] = {x[index], {unpack(at)}}
     local d = n
     while d > 0 and at[d] == kernel[d] - 1 do at[d], d = 0, d - 1 end
     if d == 0 then at = nil else at[d] = at[d] + 1 end
@@ -70,7 +70,7 @@ local function everywhere(a, x, at)
     local sizes, parts = {}, {}
     for d = n, 3, -1 do
       parts[d], sizes[d] = rest % x:size(d), x:size(d)
-      rest = rest:div(x:size(d), { rounding_mode = "floor" })
+      rest = rest:div(x:size(d), {rounding_mode = "floor"})
     end
     for d = 3, n do
       place = parts[d] * factor + place
@@ -98,7 +98,7 @@ local function largest(x, kernel, strides, dilations, before, sizes)
     for t = 1, #list do offsets[t] = list[t][2][d] * dilations[d] - before[d] end
     own[d + 2] = sizes[d]
     local start = (M.arange(sizes[d]) * strides[d]):reshape(own):to(x.device)
-    local offset = M.tensor(offsets, { dtype = M.int64 }):to(x.device)
+    local offset = M.tensor(offsets, {dtype = M.int64}):to(x.device)
     at = at * x:size(d + 2) + start + offset[tap]
   end
   return best, at
@@ -111,13 +111,13 @@ N.MaxPool = row("kernel_shape:ints!" .. windows.ATTRIBUTES .. "ceil_mode=0 stora
     local before, after = windows.padding(a, x, kernel, strides, dilations)
     local best, at
     if usual(kernel, before, after) and not rows.whole(x) then
-      best, at = ranked("max_pool", #kernel)(x, { kernel_size = kernel, stride = strides,
+      best, at = ranked("max_pool", #kernel)(x, {kernel_size = kernel, stride = strides,
         padding = before, dilation = dilations, ceil_mode = a.ceil_mode == 1,
-        return_indices = a.noutputs > 1 })
+        return_indices = a.noutputs > 1})
       at = at and at - 1
     elseif a.noutputs == 1 and not rows.whole(x) and a.ceil_mode == 0 then
       best = ranked("max_pool", #kernel)(windows.padded(x, before, after, -math.huge),
-        { kernel_size = kernel, stride = strides, dilation = dilations })
+        {kernel_size = kernel, stride = strides, dilation = dilations})
     else
       best, at = largest(x, kernel, strides, dilations, before,
         counts(a, x, kernel, strides, dilations, before, after))
@@ -127,7 +127,7 @@ N.MaxPool = row("kernel_shape:ints!" .. windows.ATTRIBUTES .. "ceil_mode=0 stora
 
 -- Zeros, with values written at positions in the whole tensor.
 N.MaxUnpool = row("2 kernel_shape:ints! pads:ints strides:ints", function(a, x, at, shape)
-  local n, least = #a.kernel_shape, { x:size(1), x:size(2) }
+  local n, least = #a.kernel_shape, {x:size(1), x:size(2)}
   local strides = windows.steps(a, n)
   for d = 1, n do
     least[d + 2] = (x:size(d + 2) - 1) * strides[d] + a.kernel_shape[d]
@@ -135,7 +135,7 @@ N.MaxUnpool = row("2 kernel_shape:ints! pads:ints strides:ints", function(a, x, 
   end
   local size, more = 1, shape and #shape > 0 and shape
   for d = 1, n + 2 do size = size * least[d] end
-  local y = M.zeros({ size }, rows.as(x)):scatter(1, at:reshape(-1):long() + 1, x:reshape(-1))
+  local y = M.zeros({size}, rows.as(x)):scatter(1, at:reshape(-1):long() + 1, x:reshape(-1))
     :reshape(least)
   if not more then return y end
   -- Positions refer to the smallest shape; the rest of a larger shape is zero.
@@ -153,7 +153,7 @@ local function means(a, x, kernel, strides, dilations, before, after)
   for _, tap in ipairs(taps(x, kernel, strides, dilations, before, sizes, 0)) do
     total = total and total + tap[1] or tap[1]
   end
-  local one = M.ones({ 1, 1, unpack(x.shape, 3) }, rows.as(x))
+  local one = M.ones({1, 1, unpack(x.shape, 3)}, rows.as(x))
   if a.count_include_pad == 1 then one = windows.padded(one, before, after, 1) end
   local first = a.count_include_pad == 1 and lib.filled(#kernel, 0) or before
   for _, tap in ipairs(taps(one, kernel, strides, dilations, first, sizes, 0)) do
@@ -173,8 +173,8 @@ N.AveragePool = row("kernel_shape:ints!" .. windows.ATTRIBUTES
     if not usual(kernel, before, after) then
       x, before = windows.padded(x, before, after, 0), lib.filled(n, 0)
     end
-    return ranked("avg_pool", n)(x, { kernel_size = kernel, stride = strides, padding = before,
-      ceil_mode = a.ceil_mode == 1, count_include_pad = a.count_include_pad == 1 })
+    return ranked("avg_pool", n)(x, {kernel_size = kernel, stride = strides, padding = before,
+      ceil_mode = a.ceil_mode == 1, count_include_pad = a.count_include_pad == 1})
   end
   return means(a, x, kernel, strides, dilations, before, after)
 end)
@@ -194,7 +194,7 @@ end)
 local function rest(x)
   local dims = {}
   for d = 3, x:dim() do dims[d - 2] = d end
-  return { dim = dims, keepdim = true }
+  return {dim = dims, keepdim = true}
 end
 
 local function global(name)

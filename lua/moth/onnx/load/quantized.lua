@@ -8,7 +8,7 @@ local rows = require "moth.onnx.load.rows"
 
 local N, row, refuse, place = rows.N, rows.row, rows.refuse, rows.place
 
-local RANGES = { [M.uint8] = { 0, 255 }, [M.int8] = { -128, 127 }, [M.int16] = { -32768, 32767 } }
+local RANGES = {[M.uint8] = {0, 255}, [M.int8] = { -128, 127}, [M.int16] = { -32768, 32767}}
 
 -- Scale or zero point, reshaped to broadcast to x: one for all, one for each slice of an axis, or
 -- one for each block of an axis.
@@ -54,7 +54,7 @@ end)
 
 -- 8-bit integers for all of x, with the scale and the zero point of its range.
 local function dynamic(x)
-  local low, high = M.clamp(x:min(), { max = 0 }), M.clamp(x:max(), { min = 0 })
+  local low, high = M.clamp(x:min(), {max = 0}), M.clamp(x:max(), {min = 0})
   local span = high - low
   local scale = M.where(span:eq(0), M.ones_like(span), span) / 255
   local zero = (-low / scale):clamp(0, 255):round()
@@ -109,7 +109,7 @@ N.QLinearConv = row("8 " .. CONV, function(a, x, x_scale, x_zero, weight, w_scal
   local z = N.Conv.run(a, apart(x, x_zero, 2), apart(weight, w_zero, 1), bias and bias:double())
   local factor = x_scale:double():reshape({}) * w_scale:double() / scale:double():reshape({})
   if factor:numel() > 1 then
-    local shape = { 1, -1 }
+    local shape = {1, -1}
     for d = 3, x:dim() do shape[d] = 1 end
     factor = factor:reshape(shape)
   end

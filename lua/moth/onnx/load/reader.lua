@@ -25,8 +25,8 @@ local F16 = C.MOTH_F16
 
 -- ---- attributes ----
 
-local SPELLED = { int = "i", float = "f", string = "s", tensor = "t", ints = "ints",
-                  floats = "floats", strings = "strings", graph = "g" }
+local SPELLED = {int = "i", float = "f", string = "s", tensor = "t", ints = "ints",
+                  floats = "floats", strings = "strings", graph = "g"}
 
 -- The attributes that a row declares: name -> {field, default, only} or {field, needed}.
 local function parse(text)
@@ -34,13 +34,13 @@ local function parse(text)
   for item in text:gsub("^%d+", ""):gmatch "%S+" do
     local name, kind, needed = item:match "^([%w_]+):(%a+)(!?)$"
     if name then
-      known[name] = { field = SPELLED[kind], needed = needed == "!" }
+      known[name] = {field = SPELLED[kind], needed = needed == "!"}
     else
       local value, only
       name, value, only = item:match "^([%w_]+)=(.-)(!?)$"
       local number = tonumber((value:gsub("%.$", "")))
-      known[name] = { field = not number and "s" or value:find "%." and "f" or "i",
-                     default = number or value, only = only == "!" }
+      known[name] = {field = not number and "s" or value:find "%." and "f" or "i",
+                     default = number or value, only = only == "!"}
     end
   end
   return known
@@ -56,7 +56,7 @@ local compile_body
 local function attributes_of(b, node, row, state)
   local refuse = state.refuse
   row.known = row.known or parse(row.attributes)
-  local values = { opset = state.opset, noutputs = 0 }
+  local values = {opset = state.opset, noutputs = 0}
   for k, name in ipairs(node.output) do
     if name ~= "" then values.noutputs = k end
   end
@@ -117,7 +117,7 @@ local function constant(node, state)
     return (tensor(value, state))
   end
   local whole = known.field:sub(1, 1) == "i"
-  return moth.tensor(value, { dtype = whole and moth.int64 or moth.float32 })
+  return moth.tensor(value, {dtype = whole and moth.int64 or moth.float32})
 end
 
 -- ---- values ----
@@ -139,7 +139,7 @@ local function slot_of(b, name)
   return slot
 end
 
-local MADE_UP = { "^val_%d+$", "::", "^constant_%d+$", "^held_%d+$" }
+local MADE_UP = {"^val_%d+$", "::", "^constant_%d+$", "^held_%d+$"}
 
 -- Checks for a name that an exporter generates for unnamed values.
 local function made_up(name)
@@ -154,7 +154,7 @@ local function key_of(node)
   return (domain == "" or domain == "ai.onnx") and op or domain .. "." .. op
 end
 
-local STATEFUL = { LSTM = true, GRU = true, RNN = true } -- from operand 6 on initial states
+local STATEFUL = {LSTM = true, GRU = true, RNN = true} -- from operand 6 on initial states
 
 -- Marks in `uses` the initializers that nodes read as tensors (weights), as statistics of a norm,
 -- or as initial states (or slices of these) that are not parameters.
@@ -185,8 +185,8 @@ local function take_initializers(b, graph, state)
     local slot = new_slot(b, name, state)
     local number = #t.dims == 0 or x:numel() == 1 and made_up(name) or name:find "^zeros_like"
     if code >= F16 and not number and (uses.weights[name] or uses.statistics[name]) then
-      g.tensors[#g.tensors + 1] = { slot = slot, name = name, value = x,
-                                    buffer = not uses.weights[name] }
+      g.tensors[#g.tensors + 1] = {slot = slot, name = name, value = x,
+                                    buffer = not uses.weights[name]}
       if b ~= g then b.own[slot] = nil end -- stored in the net
     else
       C.moth_keep_always(ctx, x)
@@ -214,8 +214,8 @@ local function take_inputs(g, graph, state)
         state.refuse(("has the input %s, which is no tensor of a type that Moth has"):format(
           quoted(name)), "E_UNSUPPORTED")
       end
-      g.inputs[#g.inputs + 1] = { name = name, slot = new_slot(g, name, state), dims = dims_of(t),
-                                  dtype = by_code[code] }
+      g.inputs[#g.inputs + 1] = {name = name, slot = new_slot(g, name, state), dims = dims_of(t),
+                                  dtype = by_code[code]}
       g.names[#g.names + 1] = name
       g.places[name] = #g.inputs
     end
@@ -238,13 +238,13 @@ end
 
 -- ---- nodes ----
 
-local STATIC = { Shape = true, Size = true } -- they depend only on shapes, for any input
+local STATIC = {Shape = true, Size = true} -- they depend only on shapes, for any input
 
 local take_node
 
 -- A node that calls a function of the file: the function's nodes are inlined under new names.
 local function inline(b, node, f, state)
-  local inner = setmetatable({ slots = {} }, { __index = b })
+  local inner = setmetatable({slots = {}}, {__index = b})
   local given, opset = {}, state.opset
   state.depth = state.depth + 1
   if state.depth > DEEPEST then state.refuse "is broken: functions nest too deep" end
@@ -262,10 +262,10 @@ local function inline(b, node, f, state)
     if (import.domain or "") == "" then state.opset = import.version or opset end
   end
   for _, step in ipairs(f.node) do
-    local copy, list = setmetatable({}, { __index = step }), {}
+    local copy, list = setmetatable({}, {__index = step}), {}
     for _, attribute in ipairs(step.attribute) do
       local outer = attribute.ref_attr_name and given[attribute.ref_attr_name]
-      if outer then outer = setmetatable({ name = attribute.name }, { __index = outer }) end
+      if outer then outer = setmetatable({name = attribute.name}, {__index = outer}) end
       if outer or not attribute.ref_attr_name then list[#list + 1] = outer or attribute end
     end
     copy.attribute = list
@@ -349,8 +349,8 @@ function take_node(b, node, state)
   if #node.input == 0 and row.needs > 0 and not row.control then
     refuse(("is broken: %s reads nothing"):format(shown(node)))
   end
-  local new = { name = node.name, op = node.op_type, row = row, inputs = {}, hidden = {},
-                outputs = {}, last = {}, attributes = attributes_of(b, node, row, state) }
+  local new = {name = node.name, op = node.op_type, row = row, inputs = {}, hidden = {},
+                outputs = {}, last = {}, attributes = attributes_of(b, node, row, state)}
   operands_of(b, new, node, state)
   local static, loose = kind_of(new, g)
   new.static = static
@@ -376,7 +376,7 @@ local function finish(b, g)
     for _, slot in ipairs(node.outputs) do needed = needed or wanted[slot] end
     if needed then
       table.insert(kept, node)
-      for _, list in ipairs { node.inputs, node.hidden } do
+      for _, list in ipairs {node.inputs, node.hidden} do
         for _, slot in ipairs(list) do
           if slot ~= 0 and not seen[slot] and not g.static[slot] and b.own[slot] then
             table.insert(node.last, slot)
@@ -397,8 +397,8 @@ Body.__index = Body
 
 -- The subgraph in an attribute of a node of graph b.
 function compile_body(b, graph, state)
-  local body = setmetatable({ slots = setmetatable({}, { __index = b.slots }), own = {}, nodes = {},
-                              inputs = {}, outputs = {}, captured = {}, declared = {} }, Body)
+  local body = setmetatable({slots = setmetatable({}, {__index = b.slots}), own = {}, nodes = {},
+                              inputs = {}, outputs = {}, captured = {}, declared = {}}, Body)
   take_initializers(body, graph, state)
   for k, info in ipairs(graph.input) do
     local slot = rawget(body.slots, info.name or "") or new_slot(body, info.name or "", state)
@@ -408,7 +408,7 @@ function compile_body(b, graph, state)
   take_outputs(body, graph, state)
   for k, info in ipairs(graph.output) do
     local t = info.type and info.type.tensor_type
-    body.declared[k] = { elem_type = t and t.elem_type, dims = dims_of(t) }
+    body.declared[k] = {elem_type = t and t.elem_type, dims = dims_of(t)}
   end
   finish(body, state.g)
   body.slots, body.own = nil, nil
@@ -433,17 +433,17 @@ end
 local function compile(path, model, file, mmap)
   local graph = model.graph
   local function refuse(text, code) file:refuse(text, code) end
-  local state = { path = path, file = file, mmap = mmap, refuse = refuse, beside = {}, stops = {},
+  local state = {path = path, file = file, mmap = mmap, refuse = refuse, beside = {}, stops = {},
                   functions = {}, depth = 0,
-                  uses = { weights = {}, statistics = {}, states = {} } }
+                  uses = {weights = {}, statistics = {}, states = {}}}
   if not graph then refuse "is no ONNX model: it has no graph" end
   state.opset = opset_of(model, refuse)
   for _, f in ipairs(model.functions) do
-    state.functions[key_of { domain = f.domain, op_type = f.name }] = f
+    state.functions[key_of {domain = f.domain, op_type = f.name}] = f
   end
-  local g = { path = path, opset = state.opset, nslots = 0, slots = {}, own = {}, static = {},
+  local g = {path = path, opset = state.opset, nslots = 0, slots = {}, own = {}, static = {},
               loose = {}, constants = {}, tensors = {}, inputs = {}, names = {}, places = {},
-              nodes = {}, outputs = {}, captured = {} }
+              nodes = {}, outputs = {}, captured = {}}
   state.g = g
   uses_of(graph.node, state.uses)
   for _, f in ipairs(model.functions) do uses_of(f.node, state.uses) end

@@ -13,7 +13,7 @@ local N, row, refuse = rows.N, rows.row, rows.refuse
 -- ---- by Moth's own ops ----
 
 -- The order of ONNX's gates in Moth's weights.
-local GATES = { lstm = { 1, 3, 4, 2 }, gru = { 2, 1, 3 }, rnn_tanh = { 1 }, rnn_relu = { 1 } }
+local GATES = {lstm = {1, 3, 4, 2}, gru = {2, 1, 3}, rnn_tanh = {1}, rnn_relu = {1}}
 
 local function gates(x, order)
   if #order == 1 then return x end
@@ -37,11 +37,11 @@ end
 
 local function at_once(op, t)
   local x, hx = t.x, t.h
-  if t.backward then x = x:flip { 1 } end
-  if t.c then hx = { t.h, t.c } end
+  if t.backward then x = x:flip {1} end
+  if t.c then hx = {t.h, t.c} end
   local y, h, c = bind.ops[op](x, hx, parameters(op, t.directions, t.w, t.r, t.b),
-    { has_biases = t.b ~= nil, bidirectional = t.directions == 2 })
-  if t.backward then y = y:flip { 1 } end
+    {has_biases = t.b ~= nil, bidirectional = t.directions == 2})
+  if t.backward then y = y:flip {1} end
   return y:reshape(x:size(1), x:size(2), t.directions, t.size):permute(1, 3, 2, 4), h, c
 end
 
@@ -61,8 +61,8 @@ local ACTIVATIONS = {
   softplus = function(x) return F.softplus(x) end,
 }
 -- Default alpha and beta; each default that an activation has takes the next number of the node.
-local USUAL = { affine = { 1, 0 }, leakyrelu = { 0.01 }, thresholdedrelu = { 1 },
-                scaledtanh = { 1, 1 }, hardsigmoid = { 0.2, 0.5 }, elu = { 1 } }
+local USUAL = {affine = {1, 0}, leakyrelu = {0.01}, thresholdedrelu = {1},
+                scaledtanh = {1, 1}, hardsigmoid = {0.2, 0.5}, elu = {1}}
 
 -- The activations of all directions, n for each. The inputs of the gates are clipped if the node
 -- has a clip; the cell, LSTM's third, is not (as in onnxruntime).
@@ -129,8 +129,8 @@ function CELLS.rnn(t, x, h) return t.f[1](x + t.product(h, t.r)) end
 
 -- Reverses sequences (L, N, ...), each from its own end; all of L without lengths.
 local function reversed(x, lengths)
-  if not lengths then return x:flip { 1 } end
-  return N.ReverseSequence.run({ batch_axis = 1, time_axis = 0 }, x, lengths)
+  if not lengths then return x:flip {1} end
+  return N.ReverseSequence.run({batch_axis = 1, time_axis = 0}, x, lengths)
 end
 
 -- One direction. @return outputs (L, N, H), the last state, the last cell
@@ -150,7 +150,7 @@ local function walk(cell, t, x, h, c, lengths, backward)
     end
     h, c = now, cells
   end
-  local y = #list > 0 and M.stack(list, 1) or M.zeros({ 0, unpack(rows.shape(h)) }, rows.as(h))
+  local y = #list > 0 and M.stack(list, 1) or M.zeros({0, unpack(rows.shape(h))}, rows.as(h))
   return backward and reversed(y, lengths) or y, h, c
 end
 
@@ -159,9 +159,9 @@ local function linear(x, w) return x:matmul(w:t()) end
 -- The operands of a direction's cell: weights, biases, peepholes.
 local function cell_of(kind, a, t, d, functions)
   local n = #functions / t.directions
-  local new = { w = t.w[d], r = t.r[d], f = { unpack(functions, (d - 1) * n + 1, d * n) },
+  local new = {w = t.w[d], r = t.r[d], f = {unpack(functions, (d - 1) * n + 1, d * n)},
                 product = t.product or linear, coupled = a.input_forget == 1,
-                linear = a.linear_before_reset and a.linear_before_reset ~= 0 }
+                linear = a.linear_before_reset and a.linear_before_reset ~= 0}
   if t.p then new.p = t.p[d]:chunk(3, 1) end
   if t.b then
     local halves = t.b[d]:chunk(2, 1)
@@ -202,7 +202,7 @@ end
 local function op_of(kind, names, usual)
   local first = names[1]:lower()
   if kind == "rnn" and (first == "tanh" or first == "relu") then
-    kind, usual = "rnn_" .. first, { names[1] }
+    kind, usual = "rnn_" .. first, {names[1]}
   elseif kind == "rnn" then
     return nil
   end
@@ -221,7 +221,7 @@ local function full(lengths, n)
 end
 
 local function run(kind, a, usual, t)
-  local directions = { forward = 1, reverse = 1, bidirectional = 2 }
+  local directions = {forward = 1, reverse = 1, bidirectional = 2}
   t.directions, t.backward = directions[a.direction], a.direction == "reverse"
   if not t.directions then refuse("direction %s", rows.quoted(a.direction)) end
   local batched = a.layout == 1
@@ -236,7 +236,7 @@ local function run(kind, a, usual, t)
   if kind == "lstm" then t.c = t.c or zeros() end
   local names = names_of(a, usual, t.directions)
   if t.lengths and full(t.lengths, t.x:size(1)) then t.lengths = nil end
-  if t.lengths then t.lengths = M.tensor(t.lengths, { dtype = M.int64, device = t.x.device }) end
+  if t.lengths then t.lengths = M.tensor(t.lengths, {dtype = M.int64, device = t.x.device}) end
   t.clip = a.clip and a.clip > 0 and a.clip or nil
   local op = op_of(kind, names, usual)
   local y, h, c
@@ -255,13 +255,13 @@ local ATTRIBUTES = " hidden_size:int direction=forward activations:strings clip:
 
 local function recurrent(kind, usual, more)
   return row("3" .. ATTRIBUTES .. "layout=0 " .. more, function(a, x, w, r, b, lengths, h, c, p)
-    return run(kind, a, usual, { x = x, w = w, r = r, b = b, lengths = lengths, h = h, c = c, p = p,
-                                 size = r:size(3) })
+    return run(kind, a, usual, {x = x, w = w, r = r, b = b, lengths = lengths, h = h, c = c, p = p,
+                                 size = r:size(3)})
   end, "5")
 end
-N.LSTM = recurrent("lstm", { "Sigmoid", "Tanh", "Tanh" }, "input_forget=0")
-N.GRU = recurrent("gru", { "Sigmoid", "Tanh" }, "linear_before_reset=0")
-N.RNN = recurrent("rnn", { "Tanh" }, "")
+N.LSTM = recurrent("lstm", {"Sigmoid", "Tanh", "Tanh"}, "input_forget=0")
+N.GRU = recurrent("gru", {"Sigmoid", "Tanh"}, "linear_before_reset=0")
+N.RNN = recurrent("rnn", {"Tanh"}, "")
 
 -- ---- 8-bit weights ----
 
@@ -285,9 +285,9 @@ end
 -- Inputs and states are quantized before each product (as in onnxruntime).
 N["com.microsoft.DynamicQuantizeLSTM"] = row("3" .. ATTRIBUTES .. "input_forget=0",
   function(a, x, w, r, b, lengths, h, c, p, w_scale, w_zero, r_scale, r_zero)
-    return run("lstm", a, { "Sigmoid", "Tanh", "Tanh" }, { x = x, b = b, lengths = lengths, h = h,
+    return run("lstm", a, {"Sigmoid", "Tanh", "Tanh"}, {x = x, b = b, lengths = lengths, h = h,
       w = weights_of(w, w_scale, w_zero), r = weights_of(r, r_scale, r_zero), c = c, p = p,
-      size = r:size(2), product = function(y, weight) return linear(through_bytes(y), weight) end })
+      size = r:size(2), product = function(y, weight) return linear(through_bytes(y), weight) end})
   end, "5")
 
 return rows

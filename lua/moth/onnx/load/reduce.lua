@@ -22,7 +22,7 @@ end
 -- A Moth op over dims; with no dims, over each element separately.
 local function over(name, x, dims, keep)
   if #dims == 0 then return x end
-  return (M[name](x, { dim = dims, keepdim = keep }))
+  return (M[name](x, {dim = dims, keepdim = keep}))
 end
 
 -- f(x, dims, keep, whole): integers as float64.
@@ -44,14 +44,14 @@ N.ReduceLogSum = in_doubles(function(x, dims, keep) return over("sum", x, dims, 
 N.ReduceLogSumExp = in_doubles(function(x, dims, keep) return over("logsumexp", x, dims, keep) end)
 
 -- The maximum or minimum; of no elements, the lowest or highest value of the dtype.
-local LIMITS = { [M.bool] = { 0, 1 }, [M.uint8] = { 0, 255 }, [M.int8] = { -128, 127 },
-  [M.int16] = { -32768, 32767 }, [M.int32] = { -2 ^ 31, 2 ^ 31 - 1 },
-  [M.int64] = { -0x7fffffffffffffffLL - 1, 0x7fffffffffffffffLL } }
+local LIMITS = {[M.bool] = {0, 1}, [M.uint8] = {0, 255}, [M.int8] = { -128, 127},
+  [M.int16] = { -32768, 32767}, [M.int32] = { -2 ^ 31, 2 ^ 31 - 1},
+  [M.int64] = { -0x7fffffffffffffffLL - 1, 0x7fffffffffffffffLL}}
 
 local function extreme(name, side)
   return reduction(function(x, dims, keep)
     if x:numel() > 0 or #dims == 0 then return over(name, x, dims, keep) end
-    local limits = LIMITS[x.dtype] or { -math.huge, math.huge }
+    local limits = LIMITS[x.dtype] or { -math.huge, math.huge}
     local count = over("sum", x:double(), dims, keep)
     return M.full(rows.shape(count), limits[side], rows.as(x))
   end)
@@ -65,17 +65,17 @@ local function shifted(y, d, first)
   local n = y:size(d)
   if n == 0 then return y end
   local head = M.full_like(y:narrow(d, 1, 1), first)
-  return M.cat({ head, y:narrow(d, 1, n - 1) }, d)
+  return M.cat({head, y:narrow(d, 1, n - 1)}, d)
 end
 
 local function running(name, first)
   return row("2 exclusive=0 reverse=0", function(a, x, axis)
     local d, dtype = dim(axis[1]), x.dtype
-    if a.reverse == 1 then x = x:flip { d } end
+    if a.reverse == 1 then x = x:flip {d} end
     local y = M[name](x, d)
     if y.dtype ~= dtype then y = y:to(dtype) end
     if a.exclusive == 1 then y = shifted(y, d, first) end
-    return a.reverse == 1 and y:flip { d } or y
+    return a.reverse == 1 and y:flip {d} or y
   end, "2")
 end
 N.CumSum, N.CumProd = running("cumsum", 0), running("cumprod", 1)

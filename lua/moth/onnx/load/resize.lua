@@ -72,11 +72,11 @@ local function clamped(i, n) return math.min(math.max(i, 0), n - 1) + 1 end
 local function column(list, x, d, dtype)
   local shape = {}
   for k = 1, x:dim() do shape[k] = k == d and #list or 1 end
-  return M.tensor(list, { dtype = dtype, device = x.device }):reshape(shape)
+  return M.tensor(list, {dtype = dtype, device = x.device}):reshape(shape)
 end
 
 local function taken(x, d, at)
-  return x:index_select(d, M.tensor(at, { dtype = M.int64, device = x.device }))
+  return x:index_select(d, M.tensor(at, {dtype = M.int64, device = x.device}))
 end
 
 -- Weights normalized to sum 1, without taps outside if `exclude`.
@@ -129,7 +129,7 @@ end
 
 -- ---- use of interpolate ----
 
-local RANKED = { linear = { "linear", "bilinear", "trilinear" }, cubic = { false, "bicubic" } }
+local RANKED = {linear = {"linear", "bilinear", "trilinear"}, cubic = {false, "bicubic"}}
 
 -- The mode of interpolate with the same result, and align_corners; or nil.
 local function mode_of(a, x, axes, plan)
@@ -177,7 +177,7 @@ local function plan_of(a, x, axes, roi, scales, sizes)
   end
   for k, d in ipairs(axes) do
     local size = x:size(d)
-    local t = { size = size, first = 0, last = 1 }
+    local t = {size = size, first = 0, last = 1}
     if common then t.scale, t.out = common, floor(common * size + 0.5)
     elseif sizes then t.scale, t.out = sizes[k] / size, sizes[k]
     else t.scale, t.out = scales[k], floor(single(scales[k] * size)) end
@@ -191,11 +191,11 @@ end
 local function resized(a, x, axes, plan)
   local mode, corners = mode_of(a, x, axes, plan)
   if mode then
-    local size = { unpack(rows.shape(x), 3) }
+    local size = {unpack(rows.shape(x), 3)}
     for _, d in ipairs(axes) do
       if d > 2 then size[d - 2] = plan[d].out end
     end
-    local options = { size = size, mode = mode, align_corners = corners }
+    local options = {size = size, mode = mode, align_corners = corners}
     return F.interpolate(x, options), options
   end
   local dtype, whole = x.dtype, rows.whole(x)
@@ -235,12 +235,12 @@ N.Resize = row(RESIZE, function(a, x, roi, scales, sizes)
   local options = known(a, x, roi, scales, sizes)
   if options then return F.interpolate(x, options) end
   local axes, node = {}, a
-  local last = { roi = roi, scales = scales, sizes = sizes, dtype = x.dtype,
-                 shape = rows.shape(x) }
+  local last = {roi = roi, scales = scales, sizes = sizes, dtype = x.dtype,
+                 shape = rows.shape(x)}
   if a.opset < 11 then -- x, scales
     roi, scales, sizes = nil, roi, nil
-    a = setmetatable({ coordinate_transformation_mode = "asymmetric", nearest_mode = "floor" },
-      { __index = a })
+    a = setmetatable({coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"},
+      {__index = a})
   end
   if not (a.mode == "nearest" or a.mode == "linear" or a.mode == "cubic") then
     refuse("mode %s", rows.quoted(a.mode))
@@ -263,17 +263,17 @@ end, "2 3 4")
 
 -- The name of Resize before opset 10.
 N.Upsample = row("mode=nearest scales:floats", function(a, x, scales)
-  return N.Resize.run({ mode = a.mode == "bilinear" and "linear" or a.mode, opset = 10,
+  return N.Resize.run({mode = a.mode == "bilinear" and "linear" or a.mode, opset = 10,
     cubic_coeff_a = -0.75, exclude_outside = 0, antialias = 0, extrapolation_value = 0,
-    keep_aspect_ratio_policy = "stretch" }, x, a.scales or scales)
+    keep_aspect_ratio_policy = "stretch"}, x, a.scales or scales)
 end, "2")
 
 -- ---- grids ----
 
-local GRID = { linear = "bilinear", cubic = "bicubic" }
+local GRID = {linear = "bilinear", cubic = "bicubic"}
 N.GridSample = row("2 mode=bilinear padding_mode=zeros align_corners=0", function(a, x, grid)
-  return F.grid_sample(x, grid, { mode = GRID[a.mode] or a.mode, padding_mode = a.padding_mode,
-    align_corners = a.align_corners == 1 })
+  return F.grid_sample(x, grid, {mode = GRID[a.mode] or a.mode, padding_mode = a.padding_mode,
+    align_corners = a.align_corners == 1})
 end)
 
 N.AffineGrid = row("2 align_corners=0", function(a, theta, size)

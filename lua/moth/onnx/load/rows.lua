@@ -62,11 +62,11 @@ end
 table.sort(rows.ops)
 
 --- op -> row; nil where there is none.
-rows.N = setmetatable({}, { __index = function(N, op)
+rows.N = setmetatable({}, {__index = function(N, op)
   if not subject_of[op] then return nil end
   require("moth.onnx.load." .. subject_of[op])
   return rawget(N, op)
-end })
+end})
 
 --- Known ops that are not supported: op -> reason.
 rows.reasons = {}
@@ -84,8 +84,8 @@ because("images are decoded outside of nets", "ImageDecoder")
 function rows.row(attributes, run, lists, more)
   local places = {}
   for place in (lists or ""):gmatch "%d+" do places[tonumber(place)] = true end
-  local new = { attributes = attributes, run = run, lists = places,
-                needs = tonumber(attributes:match "^%d+") or 1 }
+  local new = {attributes = attributes, run = run, lists = places,
+                needs = tonumber(attributes:match "^%d+") or 1}
   if more then new[more] = true end
   return new
 end
@@ -127,7 +127,7 @@ function rows.shape(x)
 end
 
 --- The dtype and the device of a tensor, as options.
-function rows.as(x) return { dtype = x.dtype, device = x.device } end
+function rows.as(x) return {dtype = x.dtype, device = x.device} end
 
 --- Half types as float32, in which ONNX's operators accumulate; other dtypes unchanged.
 function rows.wide(x)

@@ -17,17 +17,17 @@ local function place(at, n, more)
   return k + 1
 end
 
-N.SequenceConstruct = row("", function(_, ...) return { ... } end)
+N.SequenceConstruct = row("", function(_, ...) return {...} end)
 N.SequenceEmpty = row("0 dtype=1", function() return {} end)
-N.SequenceLength = row("", function(_, list) return M.tensor(#list, { dtype = M.int64 }) end)
+N.SequenceLength = row("", function(_, list) return M.tensor(#list, {dtype = M.int64}) end)
 N.SequenceAt = row("2", function(_, list, at) return list[place(at[1], #list, 0)] end, "2")
 N.SequenceInsert = row("2", function(_, list, x, at)
-  local new = { unpack(list) }
+  local new = {unpack(list)}
   table.insert(new, at and place(at[1], #list, 1) or #list + 1, x)
   return new
 end, "3")
 N.SequenceErase = row("", function(_, list, at)
-  local new = { unpack(list) }
+  local new = {unpack(list)}
   table.remove(new, at and place(at[1], #list, 0) or #list)
   return new
 end, "2")
@@ -42,7 +42,7 @@ N.SplitToSequence = row("axis=0 keepdims=1", function(a, x, sizes)
   if sizes and sizes:dim() == 0 then size = tonumber(sizes:item())
   elseif sizes then size = sizes:tolist() end
   local list
-  if n == 0 then list = {} else list = { unpack(x:split(size, d)) } end
+  if n == 0 then list = {} else list = {unpack(x:split(size, d))} end
   if not sizes and a.keepdims == 0 then
     for k, part in ipairs(list) do list[k] = part:squeeze(d) end
   end
@@ -50,10 +50,10 @@ N.SplitToSequence = row("axis=0 keepdims=1", function(a, x, sizes)
 end)
 
 N.SequenceMap = rows.row("body:graph!", function(a, env, list, ...)
-  local more, results = { ... }, {}
+  local more, results = {...}, {}
   for k = 1, #a.body.outputs do results[k] = {} end
   for at, x in ipairs(list) do
-    local operands = { x }
+    local operands = {x}
     for k, other in ipairs(more) do
       operands[k + 1] = type(other) == "table" and other[at] or other
     end

@@ -14,9 +14,9 @@ N.Shape = row("start=0 end:int", function(a, x)
   if first < 0 then first = math.max(first + n, 0) end
   if last < 0 then last = last + n end
   for d = first + 1, math.min(last, n) do part[#part + 1] = list[d] end
-  return M.tensor(part, { dtype = M.int64 })
+  return M.tensor(part, {dtype = M.int64})
 end)
-N.Size = row("", function(_, x) return M.tensor(x:numel(), { dtype = M.int64 }) end)
+N.Size = row("", function(_, x) return M.tensor(x:numel(), {dtype = M.int64}) end)
 
 N.Reshape = row("2 allowzero=0", function(a, x, shape)
   local list = {}
@@ -72,7 +72,7 @@ N.Tile = row("2", function(_, x, counts, axis)
   end
   return x:tile(counts)
 end, "2 3")
-N.Concat = row("axis:int!", function(a, x, ...) return M.cat({ x, ... }, dim(a.axis)) end)
+N.Concat = row("axis:int!", function(a, x, ...) return M.cat({x, ...}, dim(a.axis)) end)
 N.Split = row("axis=0 split:ints num_outputs:int", function(a, x, sizes)
   local d, list = dim(a.axis), sizes or a.split
   if not list then
@@ -98,7 +98,7 @@ local function slice(x, d, first, last, step)
   if step < 0 then x, first, step = x:flip(d), n - 1 - first, -step end
   local index = {}
   for k = 1, d - 1 do index[k] = {} end
-  index[d] = { first + 1, first + (count - 1) * step + 1, step }
+  index[d] = {first + 1, first + (count - 1) * step + 1, step}
   return x[index]
 end
 
@@ -111,7 +111,7 @@ N.Slice = row("starts:ints ends:ints axes:ints", function(a, x, starts, ends, ax
   return x
 end, "2 3 4 5")
 
-local MODES = { constant = "constant", reflect = "reflect", edge = "replicate", wrap = "circular" }
+local MODES = {constant = "constant", reflect = "reflect", edge = "replicate", wrap = "circular"}
 
 -- x padded along a dimension, by mode.
 local function beyond(x, d, before, after, mode)
@@ -126,7 +126,7 @@ local function beyond(x, d, before, after, mode)
     end
     list[#list + 1] = at + 1
   end
-  return x:index_select(d, M.tensor(list, { dtype = M.int64 }):to(x.device))
+  return x:index_select(d, M.tensor(list, {dtype = M.int64}):to(x.device))
 end
 
 -- Checks that F.pad applies: only the last three dimensions, within the limits of the mode.
@@ -164,7 +164,7 @@ N.Pad = row("mode=constant pads:ints value=0.0", function(a, x, pads, value, axe
   local first, list = 1, {}
   while first < n and before[first] == 0 and after[first] == 0 do first = first + 1 end
   for d = n, first, -1 do list[#list + 1], list[#list + 2] = before[d], after[d] end
-  return F.pad(x, list, { mode = MODES[a.mode], value = value and value[1] or a.value })
+  return F.pad(x, list, {mode = MODES[a.mode], value = value and value[1] or a.value})
 end, "2 3 4")
 
 -- Crops to the center, or pads zeros on both sides; the smaller half comes first.
@@ -230,11 +230,11 @@ end, nil, "loose")
 
 N.ConstantOfShape = row("value:tensor", function(a, shape)
   local value = a.value or M.zeros(1)
-  return M.full(shape, value:reshape(-1)[1]:item(), { dtype = value.dtype })
+  return M.full(shape, value:reshape(-1)[1]:item(), {dtype = value.dtype})
 end, "1")
 N.Range = row("3 stash_type=1", function(_, first, last, step)
-  return M.arange(first:item(), last:item(), step:item(), { dtype = first.dtype,
-    device = first.device })
+  return M.arange(first:item(), last:item(), step:item(), {dtype = first.dtype,
+    device = first.device})
 end, nil, "loose")
 N.EyeLike = row("dtype:int k=0", function(a, x)
   local n, m = x:size(1), x:size(2)

@@ -11,7 +11,7 @@ local N, row, refuse = rows.N, rows.row, rows.refuse
 -- A real signal or pairs, as pairs.
 local function pairs_of(x)
   if x:size(-1) == 2 then return x end
-  return M.cat({ x, M.zeros_like(x) }, -1)
+  return M.cat({x, M.zeros_like(x)}, -1)
 end
 
 -- The transform along dimension d (from 1) of pairs or real signals.
@@ -19,13 +19,13 @@ local function transformed(x, length, d, onesided, inverse)
   local dtype = x.dtype
   x = rows.wide(x)
   if inverse and onesided then
-    return M.fft.irfft(pairs_of(x), { n = length, dim = d }):unsqueeze(-1):to(dtype)
+    return M.fft.irfft(pairs_of(x), {n = length, dim = d}):unsqueeze(-1):to(dtype)
   elseif inverse then
-    return M.fft.ifft(pairs_of(x), { n = length, dim = d }):to(dtype)
+    return M.fft.ifft(pairs_of(x), {n = length, dim = d}):to(dtype)
   elseif onesided and x:size(-1) == 1 then
-    return M.fft.rfft(x:squeeze(-1), { n = length, dim = d }):to(dtype)
+    return M.fft.rfft(x:squeeze(-1), {n = length, dim = d}):to(dtype)
   end
-  local y = M.fft.fft(pairs_of(x), { n = length, dim = d })
+  local y = M.fft.fft(pairs_of(x), {n = length, dim = d})
   if onesided then y = y:narrow(d, 1, math.floor(y:size(d) / 2) + 1) end
   return y:to(dtype)
 end
@@ -51,7 +51,7 @@ local function window(f)
   return row("output_datatype=1 periodic=1", function(a, size)
     local n, dtype = size[1], rows.dtype(a.output_datatype)
     local span = a.periodic == 1 and n or n - 1
-    local turns = M.arange(n, { dtype = M.float64 }) * (2 * math.pi / math.max(span, 1))
+    local turns = M.arange(n, {dtype = M.float64}) * (2 * math.pi / math.max(span, 1))
     return f(turns):to(dtype)
   end, "1")
 end
@@ -85,7 +85,7 @@ N.MelWeightMatrix = row("5 output_datatype=1", function(a, bins, length, rate, l
       list[j + 1][i + 1] = value
     end
   end
-  return M.tensor(list, { dtype = rows.dtype(a.output_datatype) })
+  return M.tensor(list, {dtype = rows.dtype(a.output_datatype)})
 end, "1 2 3 4 5")
 
 return rows

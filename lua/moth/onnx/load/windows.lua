@@ -51,7 +51,7 @@ function windows.padded(x, before, after, value)
     list[#list + 1], list[#list + 2] = before[d], after[d]
     any = any or before[d] ~= 0 or after[d] ~= 0
   end
-  return any and F.pad(x, list, { value = value }) or x
+  return any and F.pad(x, list, {value = value}) or x
 end
 
 --- x and the remaining padding; only equal padding on both sides can remain.
