@@ -11,7 +11,7 @@
 #include "kernel/math/elementwise.h"
 #include "transpose.h"
 
-enum { ROWS = 4, REAL_TERMS = 32, GRAD_COLUMNS = 256 };
+enum { TILE_ROWS = 4, REAL_TERMS = 32, GRAD_COLUMNS = 256 };
 
 /* The position of the distance between rows i < j among those of n rows. */
 #define PAIR(n, i, j) ((i) * (2 * (n) - (i) - 1) / 2 + (j) - (i) - 1)
@@ -43,7 +43,7 @@ static void transpose_columns(int64_t from, int64_t end, int thread, const void 
 }
 
 int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
-  const int64_t size = moth_dtype_size[o->dtype], groups = (o->rows + ROWS - 1) / ROWS;
+  const int64_t size = moth_dtype_size[o->dtype], groups = (o->rows + TILE_ROWS - 1) / TILE_ROWS;
   const int64_t lanes = 2 * 64 / size; /* rows of x2 in a tile at the highest level */
   int64_t bytes;
   o->padded = o->columns + 2 * lanes; /* a tile of pairs may start at any column */
@@ -54,7 +54,7 @@ int moth_distances_run(moth_ctx *ctx, moth_distances *o) {
   int status =
       moth_parallel(ctx, o->matrices * o->m, 16, 0.5 * (double)o->padded, transpose_columns, o);
   moth_work *work = real ? MOTH_BEST(distances) : MOTH_BEST(distances_f64);
-  const double each = 0.1 * ROWS * (double)o->columns * (double)(o->m + 8);
+  const double each = 0.1 * TILE_ROWS * (double)o->columns * (double)(o->m + 8);
   if (!status) status = moth_parallel(ctx, o->matrices * groups, 1, each, work, o);
   moth_dealloc(ctx, o->transposed, bytes);
   return status;

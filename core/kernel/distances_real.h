@@ -1,6 +1,6 @@
-/* distances_real.h -- the loops of distances.c, for one REAL and one TARGET. A tile has ROWS rows
-** of x1 and two vectors of rows of x2, which is transposed. Up to REAL_TERMS terms are summed in
-** REAL; longer sums add these partial sums in double.
+/* distances_real.h -- the loops of distances.c, for one REAL and one TARGET. A tile has TILE_ROWS
+** rows of x1 and two vectors of rows of x2, which is transposed. Up to REAL_TERMS terms are summed
+** in REAL; longer sums add these partial sums in double.
 */
 typedef REAL NAME(part_vec) __attribute__((vector_size(VECTOR_BYTES)));
 typedef REAL NAME(part_loose)
@@ -9,19 +9,19 @@ typedef __typeof__((NAME(part_vec)){0} < (NAME(part_vec)){0}) NAME(part_mask);
 #define VEC NAME(part_vec)
 #define MASK NAME(part_mask)
 #define PER ((int64_t)(VECTOR_BYTES / sizeof(REAL)))
-#define SUMS (int)(ROWS * 2 * VECTOR_BYTES / sizeof(REAL))
+#define SUMS (int)(TILE_ROWS * 2 * VECTOR_BYTES / sizeof(REAL))
 
 /* sum := the partial sums of terms from .. end - 1 of a tile. */
 TARGET INLINED void NAME(add_parts)(const moth_distances *o, const bool squares,
                                     const REAL *const *row, const REAL *transposed, int64_t from,
                                     int64_t end, REAL *sum) {
-  VEC part[ROWS][2];
-  UNROLL for (int i = 0; i < ROWS; i++) part[i][0] = part[i][1] = (VEC){0};
+  VEC part[TILE_ROWS][2];
+  UNROLL for (int i = 0; i < TILE_ROWS; i++) part[i][0] = part[i][1] = (VEC){0};
   for (int64_t k = from; k < end; k++) {
     const REAL *at = transposed + k * o->padded;
     const VEC p = *(const NAME(part_loose) *)(const void *)at;
     const VEC q = *(const NAME(part_loose) *)(const void *)(at + PER);
-    UNROLL for (int i = 0; i < ROWS; i++) {
+    UNROLL for (int i = 0; i < TILE_ROWS; i++) {
       const VEC d = row[i][k] - p, e = row[i][k] - q;
       if (squares) {
         part[i][0] += d * d;
@@ -74,19 +74,19 @@ WRITE_ROW(write_row, double)
 WRITE_ROW(write_part, REAL)
 #undef WRITE_ROW
 
-/* Items are groups of ROWS rows of x1, counted over all matrices. */
+/* Items are groups of TILE_ROWS rows of x1, counted over all matrices. */
 TARGET static void NAME(distances)(int64_t group, int64_t end, int thread, const void *arg) {
   const moth_distances *o = arg;
-  const int64_t groups = (o->rows + ROWS - 1) / ROWS, m = o->m;
+  const int64_t groups = (o->rows + TILE_ROWS - 1) / TILE_ROWS, m = o->m;
   (void)thread;
   for (; group < end; group++) {
-    const int64_t matrix = group / groups, first = group % groups * ROWS;
+    const int64_t matrix = group / groups, first = group % groups * TILE_ROWS;
     const REAL *x = (const REAL *)o->x1 + (matrix * o->rows + first) * m;
     const REAL *other = (const REAL *)o->x2 + matrix * o->columns * m;
     const REAL *transposed = (const REAL *)o->transposed + matrix * o->padded * m;
-    const REAL *row[ROWS];
-    const int64_t rows = o->rows - first < ROWS ? o->rows - first : ROWS;
-    for (int i = 0; i < ROWS; i++) row[i] = x + (i < rows ? i : 0) * m;
+    const REAL *row[TILE_ROWS];
+    const int64_t rows = o->rows - first < TILE_ROWS ? o->rows - first : TILE_ROWS;
+    for (int i = 0; i < TILE_ROWS; i++) row[i] = x + (i < rows ? i : 0) * m;
     for (int64_t j = o->pairs ? first + 1 : 0; j < o->columns; j += 2 * PER) {
       REAL part[SUMS];
       double sum[SUMS];

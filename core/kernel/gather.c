@@ -234,13 +234,13 @@ static bool within(int64_t n, const char *at, int64_t step, int64_t first, int64
   return true;
 }
 
-/* BLOCK: positions of a block, which stays in L1 between check and copy. */
+/* CHECKED_POSITIONS: positions of a block, which stays in L1 between check and copy. */
 static void checked_along(int64_t n, char *const *at, const int64_t *step, const void *arg) {
-  enum { BLOCK = 1024 };
+  enum { CHECKED_POSITIONS = 1024 };
   const along *a = arg;
   char *here[3] = {at[0], at[1], at[2]};
-  for (; n > 0; n -= BLOCK) {
-    const int64_t m = n < BLOCK ? n : BLOCK;
+  for (; n > 0; n -= CHECKED_POSITIONS) {
+    const int64_t m = n < CHECKED_POSITIONS ? n : CHECKED_POSITIONS;
     if (!within(m, here[0], step[0], a->first, a->size)) {
       atomic_store(a->wrong, true);
       return;

@@ -27,10 +27,10 @@ typedef struct pair_job {
 
 /* The sum of f32 losses in double, for a partial sum that overflowed in f32. */
 static double summed_again(const pair_job *f) {
-  enum { SOME = 256 };
-  double x[SOME], target[SOME], total = 0, sum;
-  for (int64_t i = 0; i < f->n; i += SOME) {
-    const int64_t n = f->n - i < SOME ? f->n - i : SOME;
+  enum { PIECE_PAIRS = 256 };
+  double x[PIECE_PAIRS], target[PIECE_PAIRS], total = 0, sum;
+  for (int64_t i = 0; i < f->n; i += PIECE_PAIRS) {
+    const int64_t n = f->n - i < PIECE_PAIRS ? f->n - i : PIECE_PAIRS;
     const pair_job j = {f->which, f->a, n, x, target, NULL, &sum};
     moth_convert(n, MOTH_F32, (const char *)((const float *)f->x + i), 4, MOTH_F64, (char *)x, 8);
     moth_convert(n, MOTH_F32, (const char *)((const float *)f->target + i), 4, MOTH_F64,

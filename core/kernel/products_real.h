@@ -51,12 +51,12 @@ TARGET static void NAME(times_each)(moth_extended *s, int64_t r, const REAL *x) 
 ** factors that leave f64's range downwards cannot lead back to 2^-500. f64 products are all
 ** checked. */
 TARGET static void NAME(prod_row)(moth_extended *s, int64_t r, const REAL *x) {
-  enum { STEP = 4 * PER, TURNS = 8 };
+  enum { STEP = 4 * PER, BLOCK_STEPS = 8 };
   const NAME(doubles) one = (NAME(doubles)){0} + 1.0;
   NAME(doubles) a = one, b = one, c = one, d = one;
   const bool lanes = r >= STEP;
   while (r >= STEP) {
-    const int64_t n = r < TURNS * STEP ? r / STEP : TURNS;
+    const int64_t n = r < BLOCK_STEPS * STEP ? r / STEP : BLOCK_STEPS;
     NAME(doubles) p = a, q = b, u = c, v = d;
     NAME(longs) wrong = {0};
     for (int64_t k = 0; k < n * STEP; k += STEP) {

@@ -127,10 +127,10 @@ static void walk_some(int64_t first, int64_t last, int thread, const void *arg) 
 /* Rows of a batch are independent, so each thread runs all steps for some rows. Each thread has as
 ** many rows as possible, because each step reads the whole weight. */
 int moth_rnn_walk_batch(rnn_walk *w) {
-  enum { TILE = 6 };
+  enum { TILE_ROWS = 6 };
   const rnn_direction *q = w->q;
   int64_t share = (q->r->batch + moth_lanes(q->ctx) - 1) / moth_lanes(q->ctx);
-  int64_t grain = rnn_tiled(q) ? (share + TILE - 1) / TILE * TILE : SOME_ROWS;
+  int64_t grain = rnn_tiled(q) ? (share + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS : SOME_ROWS;
   double steps = (double)(w->steps.last - w->steps.first);
   double cost = steps * (double)(q->n * (q->wide + 200)) / 100;
   atomic_bool stopped = false;

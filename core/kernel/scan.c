@@ -171,10 +171,10 @@ static void cumprod_back(int64_t row, int64_t end, int thread, const void *arg) 
 }
 
 int moth_rows_cumprod_back(const moth_rows *r, const moth_rows *dy, double *y, bool narrow) {
-  enum { MOST = 1 << 25 }; /* doubles of scratch of all threads together */
+  enum { MOST_DOUBLES = 1 << 25 }; /* doubles of scratch of all threads together */
   moth_ctx *ctx = r->owner->ctx;
   const int64_t each = r->length * (r->count < PRODUCTS_ROWS ? 2 : PRODUCTS_ROWS);
-  const bool shared = each <= MOST / moth_lanes(ctx);
+  const bool shared = each <= MOST_DOUBLES / moth_lanes(ctx);
   const int64_t bytes = each * (shared ? moth_lanes(ctx) : 1) * (int64_t)sizeof(double);
   scan s = {.r = r, .factor = dy, .y = y, .each = each, .narrow = narrow};
   s.scratch = moth_alloc(ctx, bytes);

@@ -11,7 +11,7 @@
 #include "base/threads.h"
 #include "functions.h"
 
-#define BLOCK 512 /* elements of a block; the blocks of all operands stay in L1 */
+#define BLOCK_SIZE 512 /* elements of a block; the blocks of all operands stay in L1 */
 #define SHIFT 40  /* doubles between blocks; equal offsets in a page would stall */
 #define SHORTEST_RUN 12    /* shorter runs use the loop for any strides */
 #define SHORT_RUN 16  /* shorter runs cost more than a copy to contiguous memory */
@@ -30,12 +30,12 @@ static inline bool gathered(const moth_block_call *call, int k, int64_t step, bo
 
 void moth_blocks(int64_t n, char *const *at, const int64_t *step, const void *arg) {
   const moth_block_call *call = arg;
-  _Alignas(64) double scratch[MOTH_MAP_OPERANDS][BLOCK + SHIFT];
+  _Alignas(64) double scratch[MOTH_MAP_OPERANDS][BLOCK_SIZE + SHIFT];
   bool moved[MOTH_MAP_OPERANDS], apart = n >= SHORTEST_RUN, any = false;
-  int64_t most = 2 * BLOCK;
+  int64_t most = 2 * BLOCK_SIZE;
   for (int k = 0; k < call->noperands; k++) {
     any |= moved[k] = gathered(call, k, step[k], apart);
-    if (moth_dtype_size[call->dtype[k]] == 8) most = BLOCK;
+    if (moth_dtype_size[call->dtype[k]] == 8) most = BLOCK_SIZE;
   }
   if (!any) {
     call->inner(n, at, step, call->arg);
@@ -87,8 +87,8 @@ typedef struct row_call {
 static void run_rows(int64_t first, int64_t last, int thread, const void *arg) {
   const row_call *call = arg;
   const moth_loop *loop = call->loop;
-  const int64_t wide = loop->size[0], most = BLOCK / wide;
-  float scratch[MOTH_MAP_OPERANDS][BLOCK];
+  const int64_t wide = loop->size[0], most = BLOCK_SIZE / wide;
+  float scratch[MOTH_MAP_OPERANDS][BLOCK_SIZE];
   int64_t step[MOTH_MAP_OPERANDS];
   (void)thread;
   for (int64_t i = first, rows; i < last; i += rows) {
@@ -221,14 +221,14 @@ int moth_map(moth_ctx *ctx, const moth_loops *loops, int dtype, int noperands,
 
 void moth_wave(int64_t n, char *const *at, const int64_t *step, const void *arg, int64_t size,
                moth_away away, moth_inner near, moth_inner far) {
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+  for (int64_t i = 0; i < n; i += BLOCK_SIZE) {
+    const int64_t m = n - i < BLOCK_SIZE ? n - i : BLOCK_SIZE;
     char *block[] = {at[0] + i * step[0], at[1] + i * step[1]};
     if (!away(m, block[1], step[1])) {
       near(m, block, step, arg);
       continue;
     }
-    double scratch[BLOCK]; /* copy of x, because the result may overlap x */
+    double scratch[BLOCK_SIZE]; /* copy of x, because the result may overlap x */
     char *x = (char *)scratch;
     for (int64_t j = 0; j < m; j++)
       memcpy(x + j * size, block[1] + j * step[1], (size_t)size);
@@ -260,19 +260,19 @@ static bool are_near(int64_t n, const char *p, int64_t dp, const char *q, int64_
 
 void moth_quotients(int64_t n, char *const *at, const int64_t *step, const void *arg,
                     moth_inner near, moth_inner far) {
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t m = n - i < BLOCK ? n - i : BLOCK;
+  for (int64_t i = 0; i < n; i += BLOCK_SIZE) {
+    const int64_t m = n - i < BLOCK_SIZE ? n - i : BLOCK_SIZE;
     char *block[] = {at[0] + i * step[0], at[1] + i * step[1], at[2] + i * step[2]};
     (are_near(m, block[1], step[1], block[2], step[2]) ? near : far)(m, block, step, arg);
   }
 }
 
-/* Runs the loop for up to BLOCK elements. Operands in a layout that the loop does not accept are
-** copied to `scratch`. If the length is not a multiple of the vector, all operands are copied and
-** filled with zeros. */
+/* Runs the loop for up to BLOCK_SIZE elements. Operands in a layout that the loop does not accept
+** are copied to `scratch`. If the length is not a multiple of the vector, all operands are copied
+** and filled with zeros. */
 static void run_block(int64_t n, char *const *at, const int64_t *step, const void *arg,
                       int noperands, int64_t size, int single, moth_inner inner) {
-  double scratch[4][BLOCK];
+  double scratch[4][BLOCK_SIZE];
   const int dtype = size == sizeof(double) ? MOTH_F64 : MOTH_F32;
   const int64_t whole = (n + MOTH_VECTOR - 1) & -(int64_t)MOTH_VECTOR;
   char *block[4];
@@ -297,7 +297,7 @@ void moth_run_blocks(int64_t n, char *const *at, const int64_t *step, const void
   for (int k = 0; k < noperands; k++) together &= step[k] == size || (single >> k & 1);
   if (together && n >= MOTH_VECTOR) inner(done = MOTH_WHOLE(n), at, step, arg);
   while (done < n) {
-    const int64_t m = n - done < BLOCK ? n - done : BLOCK;
+    const int64_t m = n - done < BLOCK_SIZE ? n - done : BLOCK_SIZE;
     for (int k = 0; k < noperands; k++) now[k] = at[k] + done * step[k];
     run_block(m, now, step, arg, noperands, size, single, inner);
     done += m;

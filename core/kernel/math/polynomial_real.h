@@ -3,7 +3,7 @@
 */
 TARGET static void NAME(polynomial)(int64_t n, char *const *at, const int64_t *step,
                                     const void *arg) {
-  enum { BLOCK = 16 * MOTH_VECTOR };
+  enum { TERM_BLOCK = 16 * MOTH_VECTOR };
   if (moth_needs_blocks(n, step, 2, sizeof(REAL))) {
     moth_run_blocks(n, at, step, arg, 2, sizeof(REAL), 0, NAME(polynomial));
     return;
@@ -12,11 +12,11 @@ TARGET static void NAME(polynomial)(int64_t n, char *const *at, const int64_t *s
   const int kind = (int)number[0];
   const int64_t degree = (int64_t)number[1];
   const double scale = number[2] != 0 ? 2 : 1, shift = number[2] != 0 ? -1 : 0;
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t m = MOTH_WHOLE(n - i < BLOCK ? n - i : BLOCK);
+  for (int64_t i = 0; i < n; i += TERM_BLOCK) {
+    const int64_t m = MOTH_WHOLE(n - i < TERM_BLOCK ? n - i : TERM_BLOCK);
     const REAL *from = (const REAL *)(const void *)at[1] + i;
     REAL *to = (REAL *)(void *)at[0] + i;
-    double x[BLOCK], first[BLOCK], second[BLOCK], *before = first, *now = second;
+    double x[TERM_BLOCK], first[TERM_BLOCK], second[TERM_BLOCK], *before = first, *now = second;
     moth_recurrence r = moth_polynomial_step(kind, 0);
     MOTH_IVDEP for (int64_t j = 0; j < m; j++) {
       x[j] = (double)from[j] * scale + shift;
