@@ -192,7 +192,7 @@ describe("nn.Conv3d and nn.ConvTranspose3d", function()
     local m = nn.ConvTranspose3d(1, 2, 3, { stride = 2, padding = 1 })
     assert.equal("(1, 2, 7, 8, 7)", tostring(m(moth.ones(1, 1, 4, 4, 4), { 7, 8, 7 }).shape))
     refuses(function() return (m(moth.ones(1, 1, 4, 4, 4), 9)) end,
-      "'output_size' to 'ConvTranspose3d' (7 to 8 is what f32 (1, 1, 4, 4, 4) can become")
+      "'output_size' to 'ConvTranspose3d' (7 to 8 are possible for f32 (1, 1, 4, 4, 4)")
   end)
 
   it("compute in the half type of autocast", function()
