@@ -13,7 +13,7 @@
 #define ROUND_B 0xcd9e8d57u
 #define KEY_A 0x9e3779b9u
 #define KEY_B 0xbb67ae85u
-#define AT_ONCE 64 /* independent counters, so that compilers vectorise the rounds */
+#define COUNTERS 64 /* independent counters, so that compilers vectorise the rounds */
 
 #if defined(__GNUC__)
 #define INLINE __attribute__((always_inline))
@@ -35,18 +35,18 @@ static void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
   out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* Computes AT_ONCE blocks from `block` on; compiled for several instruction levels. Separate high
+/* Computes COUNTERS blocks from `block` on; compiled for several instruction levels. Separate high
 ** and low halves of the products vectorise best. */
 static inline INLINE void lanes(uint64_t seed, uint64_t block, uint32_t *restrict out) {
-  uint32_t c0[AT_ONCE], c1[AT_ONCE], c2[AT_ONCE], c3[AT_ONCE];
+  uint32_t c0[COUNTERS], c1[COUNTERS], c2[COUNTERS], c3[COUNTERS];
   uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-  for (uint32_t i = 0; i < AT_ONCE; i++) {
+  for (uint32_t i = 0; i < COUNTERS; i++) {
     c0[i] = (uint32_t)(block + i);
     c1[i] = (uint32_t)((block + i) >> 32);
     c2[i] = c3[i] = 0;
   }
   for (int round = 0; round < 10; round++, k0 += KEY_A, k1 += KEY_B) {
-    for (int i = 0; i < AT_ONCE; i++) {
+    for (int i = 0; i < COUNTERS; i++) {
       uint32_t ha = (uint32_t)((uint64_t)ROUND_A * c0[i] >> 32), la = ROUND_A * c0[i];
       uint32_t hb = (uint32_t)((uint64_t)ROUND_B * c2[i] >> 32), lb = ROUND_B * c2[i];
       c0[i] = hb ^ c1[i] ^ k0;
@@ -55,7 +55,7 @@ static inline INLINE void lanes(uint64_t seed, uint64_t block, uint32_t *restric
       c3[i] = la;
     }
   }
-  for (int i = 0; i < AT_ONCE; i++) {
+  for (int i = 0; i < COUNTERS; i++) {
     out[4 * i] = c0[i];
     out[4 * i + 1] = c1[i];
     out[4 * i + 2] = c2[i];
@@ -89,7 +89,7 @@ static fill_lanes best_lanes(void) { return lanes_plain; }
 void moth_philox_fill(uint64_t seed, uint64_t block, int64_t n, uint32_t *out) {
   const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
   fill_lanes many = best_lanes();
-  for (; n >= 4 * AT_ONCE; n -= 4 * AT_ONCE, block += AT_ONCE, out += 4 * AT_ONCE)
+  for (; n >= 4 * COUNTERS; n -= 4 * COUNTERS, block += COUNTERS, out += 4 * COUNTERS)
     many(seed, block, out);
   for (; n > 0; n -= 4, block++, out += 4) {
     const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0};

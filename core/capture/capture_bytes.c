@@ -4,7 +4,7 @@
 #include "capture_parts.h"
 #include "base/alloc.h"
 
-#define CHUNK_BYTES ((int64_t)16 << 10)
+#define MIN_CHUNK ((int64_t)16 << 10)
 #define KEPT_BYTES 4096 /* smaller constant results are kept instead of computed again */
 
 /* -- chunks -- */
@@ -12,7 +12,7 @@
 void *moth_capture_alloc(moth_capture *c, int64_t n) {
   n = (n + 15) / 16 * 16;
   if (!c->chunks || c->chunks->used + n > c->chunks->bytes) {
-    int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > CHUNK_BYTES / 4 ? n : CHUNK_BYTES);
+    int64_t bytes = (int64_t)sizeof(moth_chunk) + (n > MIN_CHUNK / 4 ? n : MIN_CHUNK);
     moth_chunk *chunk = moth_alloc(c->ctx, bytes);
     if (!chunk) return NULL;
     *chunk = (moth_chunk){c->chunks, bytes, (int64_t)sizeof *chunk};

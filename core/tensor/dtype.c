@@ -199,10 +199,10 @@ CUT(cut_i16, -32768, 32767)
 typedef void quick(int64_t n, const char *x, char *y);
 static void by_i32(int64_t n, const char *x, int64_t from, char *y, int64_t to, quick *first,
                    quick *second) {
-  enum { PIECE = 512 };
-  _Alignas(64) int32_t block[PIECE];
-  for (; n > 0; n -= PIECE, x += PIECE * from, y += PIECE * to) {
-    const int64_t m = n < PIECE ? n : PIECE;
+  enum { I32_STEP = 512 };
+  _Alignas(64) int32_t block[I32_STEP];
+  for (; n > 0; n -= I32_STEP, x += I32_STEP * from, y += I32_STEP * to) {
+    const int64_t m = n < I32_STEP ? n : I32_STEP;
     first(m, x, (char *)block);
     second(m, (const char *)block, y);
   }
@@ -276,10 +276,10 @@ static converter *const table[MOTH_DTYPES][MOTH_DTYPES] = {
 /* Converts between a half type and a type other than f32, in blocks through f32. */
 static void convert_half(int64_t n, int from, const char *x, int64_t x_step, int to, char *y,
                          int64_t y_step) {
-  enum { HALVES = 1024 };
-  _Alignas(64) float block[HALVES];
-  for (int64_t i = 0; i < n; i += HALVES, x += HALVES * x_step, y += HALVES * y_step) {
-    const int64_t m = n - i < HALVES ? n - i : HALVES;
+  enum { HALF_STEP = 1024 };
+  _Alignas(64) float block[HALF_STEP];
+  for (int64_t i = 0; i < n; i += HALF_STEP, x += HALF_STEP * x_step, y += HALF_STEP * y_step) {
+    const int64_t m = n - i < HALF_STEP ? n - i : HALF_STEP;
     moth_convert(m, from, x, x_step, MOTH_F32, (char *)block, sizeof(float));
     moth_convert(m, MOTH_F32, (const char *)block, sizeof(float), to, y, y_step);
   }
