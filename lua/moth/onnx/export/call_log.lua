@@ -60,7 +60,7 @@ end
 local TENSOR = {tensor = true, mask = true, index = true}
 local WHOLE = {int = true, dim = true, position = true, ignored = true}
 
--- The value of arg; tensor(k) returns the k-th tensor of the call, or nil.
+-- Returns the value of arg; tensor(k) returns the k-th tensor of the call, or nil.
 local function value_of(arg, slots, tensor)
   local kind, at, text = ffi.string(arg.kind):gsub("%?$", ""):gsub("^maybe_", ""), arg.slot,
     ffi.string(arg.fallback)
@@ -126,8 +126,8 @@ end
 
 -- ---- logging ----
 
--- The calls of the modules of a net: names in net:named_modules(), and the index of the first op
--- call.
+-- Records the calls of a net's modules: their names in net:named_modules(), and the index of the
+-- first op of each call.
 local function follow(net, marks)
   local paths, stack = {}, {""}
   if net then
@@ -170,7 +170,7 @@ local function reading(state, net, f, ...)
   return list, results
 end
 
--- After an error this log ends; the log of an outer reading continues.
+-- Ends a log after an error; the log of an enclosing call_log.read continues.
 local function ended(state, ok, list, results)
   if ok then return list, results end
   if not state.status or state.status >= 0 then

@@ -215,8 +215,8 @@ function ops.logaddexp2(g, a)
   return g:Add(most, g:Mul(g:Log(g:Add(power(a.input), power(a.other))), 1 / log2))
 end
 
--- An angle from -pi to pi: the angle of the quotient, plus or minus pi if x is negative. An
--- infinite operand counts as 1, and a finite operand paired with it as 0.
+-- The angle of y / x, from -pi to pi: the arc tangent, plus or minus pi if x is negative. If an
+-- operand is infinite, it counts as 1 and a finite operand as 0.
 function ops.atan2(g, a)
   local y, x = a.input, a.other
   local infinite = g:Or(g:IsInf(y), g:IsInf(x))
@@ -288,14 +288,14 @@ function ops.masked_fill(g, a) return g:Where(g:cast(a.mask, BOOL), a.value, a.i
 
 -- ---- comparisons ----
 
--- The dtype of a comparison of x with a number: the dtype of x if the number fits in it.
+-- Returns the dtype for comparing x with a number: the dtype of x if it can represent the number.
 local function beside(x, number)
   if x.dtype > I64 then return x.dtype end
   local value = tonumber(number.handle:item())
   return value == math.floor(value) and math.max(x.dtype, 1) or F32
 end
 
--- Both operands in the dtype of the comparison.
+-- Casts both operands to the dtype of the comparison.
 local function alike(g, a)
   local x, y = a.input, a.other
   local code = y.number and beside(x, y)

@@ -11,7 +11,7 @@ function given.refuse(argument, text, code)
 end
 local refuse = given.refuse
 
---- A list of n different names: the user's, or `name`, numbered if there are several.
+--- Returns a list of n different names: the user's, or `name`, numbered if there are several.
 function given.names(wanted, n, argument, name)
   local list, seen = {}, {}
   if wanted and type(wanted) ~= "table" then
@@ -36,7 +36,7 @@ function given.names(wanted, n, argument, name)
   return list
 end
 
--- The name and the step of an axis, which is a name or a table of both.
+-- Returns the name and the step of an axis from a name or a table of both.
 local function name_of(input, value)
   if type(value) ~= "table" then return value, nil end
   for key in pairs(value) do
@@ -52,7 +52,7 @@ local function name_of(input, value)
   return value.name, step
 end
 
--- An axis: its input, its dimension from 0, its name, its step or nil.
+-- Returns an axis: its input, its dimension from 0, its name, and its step or nil.
 local function axis_of(x, at, input, key, value)
   local dim, name, step = key, nil, nil
   if type(value) == "number" then dim = value else name, step = name_of(input, value) end
@@ -69,8 +69,8 @@ local function axis_of(x, at, input, key, value)
            step = step, size = x:size(dim)}
 end
 
--- The sizes of each axis in three runs; axes with the same name have the same sizes. Each name
--- grows by a different number of steps.
+-- Chooses the sizes of each axis in the three runs; axes with the same name have the same sizes.
+-- The sizes of each name increase by a different number of steps.
 local function choose_sizes(list)
   local known, count = {}, 0
   for _, axis in ipairs(list) do
@@ -97,8 +97,8 @@ local function choose_sizes(list)
   end
 end
 
---- The same axes, with steps that keep each size divisible by the powers of 2 (up to 32) that
--- divide it; or nil if no step changes.
+--- Returns the axes with larger steps, so that each size stays divisible by the powers of 2 (up to
+-- 32) that divide it; or nil if no step changes.
 function given.widened(list)
   local wider, changed = {}, false
   for i, axis in ipairs(list) do
@@ -113,7 +113,7 @@ function given.widened(list)
   return wider
 end
 
---- The dynamic axes of the inputs, in order.
+--- Returns the dynamic axes of the inputs, in order.
 function given.axes(wanted, names, inputs, output_names)
   local list, place, known = {}, {}, {}
   if wanted and type(wanted) ~= "table" then

@@ -24,7 +24,7 @@ Graph.Value = Value
 
 function Graph.is_value(x) return getmetatable(x) == Value end
 
---- A FLOAT attribute: a plain integer would become an INT.
+--- Returns a FLOAT attribute: a plain integer would become an INT.
 function Graph.float(x) return {f = x} end
 
 function Graph.new(opset, readings)
@@ -56,7 +56,7 @@ local function attributes_of(given)
   return list
 end
 
--- A name that no node has.
+-- Returns a name that no node has yet.
 local function fresh(g, op)
   local n = g.counts[op] or 0
   g.counts[op] = n + 1
@@ -95,7 +95,8 @@ local function put(g, name, shape, dtype, bytes)
   return name
 end
 
---- The name of a constant: a list of numbers with that shape, or one number without a shape.
+--- Returns the name of a constant: a list of numbers with the given shape, or a number without a
+-- shape.
 function methods:constant(numbers, dtype, shape)
   local list = type(numbers) == "table" and numbers or {numbers}
   if dtype == C.MOTH_F16 or dtype == C.MOTH_BF16 then -- written in a wider dtype, then cast
@@ -117,11 +118,11 @@ function methods:constant(numbers, dtype, shape)
   return self.constants[key]
 end
 
---- The name of a constant vector of integers.
+--- Returns the name of a constant vector of integers.
 function methods:ints(list) return self:constant(list, C.MOTH_I64) end
 
--- Positions in a constant count from 0 in a file; in memory they are marked and count from 1.
--- Values below 1 are kept (-100 is a common ignore_index).
+-- Converts positions in a constant: in memory they count from 1, in a file from 0. Values below 1
+-- are unchanged (-100 is a common ignore_index).
 local function from_zero(x)
   local call = x.node
   local source = call and call.given.input
@@ -135,7 +136,7 @@ local function from_zero(x)
   end)
 end
 
---- The name of an operand, for the inputs of a node.
+--- Returns the name of an operand, as an input of a node.
 function methods:name(x)
   if x == nil or x == false then return "" end
   if type(x) == "string" then return x end
@@ -161,7 +162,7 @@ end
 
 -- ---- sizes ----
 
--- Checks that k * axis + rest is n in each run; returns k and rest.
+-- Finds k and rest so that k * axis + rest is n in each run.
 local function along(n, axis, r)
   local k = (n[2] - n[1]) / (axis[2] - axis[1])
   local rest = n[1] - k * axis[1]
@@ -171,7 +172,7 @@ local function along(n, axis, r)
   return k, rest
 end
 
--- The dynamic axes of the inputs, and products of two of them.
+-- Returns the dynamic axes of the inputs, and products of two of them.
 local function axes_of(g)
   local list, r = {}, g.readings
   for _, axis in ipairs(g.axes or {}) do list[#list + 1] = {axis, sizes = axis.sizes} end
@@ -185,15 +186,15 @@ local function axes_of(g)
   return list
 end
 
--- The size of an axis of an input, as a list of one element.
+-- Returns the size of an axis of an input, as a list of one element.
 local function axis_size(g, axis)
   local name = axis.input.name .. ":" .. axis.dim
   g.sizes[name] = g.sizes[name] or g:Gather(g:Shape(axis.input), g:ints {axis.dim}, {axis = 0})
   return g.sizes[name]
 end
 
--- An integer as a list of one element, computed from the sizes of inputs; nil if no multiple of an
--- axis and no product of two axes is equal to it.
+-- Returns an integer computed from the sizes of inputs, as a list of one element; nil if it is
+-- neither a multiple of an axis plus a constant nor a product of two axes.
 local function expression(g, n)
   for _, axes in ipairs(axes_of(g)) do
     local k, rest = along(n, axes.sizes, g.readings)
@@ -228,9 +229,9 @@ function methods:varies(lists)
   return false
 end
 
---- Integers as an operand.
+--- Returns integers as an operand.
 -- @param lists  one list for each run
--- @param what   a noun for them, for the error if the sizes of inputs do not explain them
+-- @param what   a noun for the integers, for the error if the inputs' sizes do not determine them
 function methods:sizes_of(lists, what)
   if not self:varies(lists) then return self:ints(lists[1]) end
   local parts = {}
@@ -269,7 +270,7 @@ function methods:reshape(x, result)
   return self:Reshape(x, self:ints(target))
 end
 
---- Raises an error: the current call cannot be written.
+--- Raises an error: the current call has no ONNX form.
 function methods:refuse(why)
   local path = self.call.path == "" and "net" or "net." .. self.call.path
   path = path:gsub("%.(%d+)", function(i) return "[" .. i + 1 .. "]" end)

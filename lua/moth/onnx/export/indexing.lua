@@ -15,7 +15,7 @@ local function same_shape(a, b)
   return table.concat(a.shapes[1], ",") == table.concat(b.shapes[1], ",")
 end
 
--- A tensor without dimensions as a tensor of shape (1).
+-- Reshapes a tensor without dimensions to shape (1).
 local function at_least_1d(g, x)
   return ndim(x) == 0 and g:Reshape(x, g:ints {1}) or x
 end
@@ -46,7 +46,8 @@ end
 
 function ops.take_along_dim(g, a) return g:GatherElements(a.input, a.indices, {axis = a.dim}) end
 
--- The slice of src that positions of that shape read: it starts at 0 in each dimension.
+-- Returns the part of src that is read for positions of this shape: it starts at 0 in each
+-- dimension.
 local function part_read(g, src, index)
   if ndim(src) == 0 then return g:Expand(src, g:Shape(index)) end
   if same_shape(src, index) and not g:varies(src.shapes) then return src end
@@ -111,7 +112,7 @@ end
 
 -- ---- index_* ----
 
--- Positions in one dimension, expanded to a position for each element of `shaped`, a name.
+-- Expands positions in one dimension to a position for each element of `shaped`, a name.
 local function along(g, index, dim, rank, shaped)
   local axes = {}
   for d = 0, rank - 1 do
@@ -150,7 +151,7 @@ end
 
 -- ---- positions in several dimensions ----
 
--- The dimensions with positions, whether they are adjacent, and the other dimensions.
+-- Returns the dimensions with positions, whether they are adjacent, and the other dimensions.
 local function indexed_dims(a, rank)
   local taken, rest, adjacent = {}, {}, true
   for k = 1, rank do
@@ -171,7 +172,7 @@ local function mask_among(a)
   end
 end
 
--- The broadcast shape of the positions, for each run.
+-- Returns the broadcast shape of the positions, for each run.
 local function joint_shapes(g, a)
   local shapes = {}
   for i = 1, g.readings do
@@ -192,7 +193,7 @@ local function joint_shapes(g, a)
   return shapes
 end
 
--- The positions as one operand; its last dimension is the indexed dimension.
+-- Returns the positions as one operand; its last dimension is the indexed dimension.
 local function joint_positions(g, a, taken, shapes)
   local list = {}
   for k, d in ipairs(taken) do
@@ -231,8 +232,8 @@ local function joined(a, b)
   return list
 end
 
--- The order of a result's dimensions: the n dimensions of positions come first, or replace the
--- first indexed dimension if the indexed dimensions are adjacent.
+-- Returns the order of a result's dimensions: the n dimensions of positions are first; if the
+-- indexed dimensions are adjacent, they replace the first indexed dimension.
 local function places(taken, rest, adjacent, n)
   local before = adjacent and taken[1] or 0
   local perm = {}
@@ -254,7 +255,7 @@ function ops.index(g, a)
   return permuted(g, y, places(taken, rest, adjacent, #shapes[1]))
 end
 
--- Sets the elements that a mask selects: to one number, or to a number for each.
+-- Sets the elements that a mask selects: to one number, or to one number for each.
 local function put_masked(g, a, mask, at)
   local rank = ndim(a.input)
   local axes = {}

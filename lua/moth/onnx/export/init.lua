@@ -15,7 +15,7 @@ local proto = require "moth.onnx.proto"
 
 local refuse = require("moth.onnx.export.given").refuse
 
--- The tensors in a (nested) list of values, in order.
+-- Appends the tensors in a (nested) list of values, in order.
 local function flatten(list, n, what, into)
   for i = 1, n do
     local x = list[i]
@@ -36,7 +36,7 @@ local function flatten(list, n, what, into)
   return into
 end
 
--- The same structure with other tensors.
+-- Returns the same structure with other tensors.
 local function replaced(x, by)
   if lib.istensor(x) then return by[x] or x end
   if not lib.is_plain(x) then return x end
@@ -47,7 +47,7 @@ end
 
 -- ---- runs ----
 
--- An example with larger sizes: the first elements are repeated at the end.
+-- Returns an example with larger sizes: its first elements are repeated at the end.
 local function larger(x, axes, reading)
   for _, axis in ipairs(axes) do
     local size = x:size(axis.dim + 1)
@@ -58,7 +58,7 @@ local function larger(x, axes, reading)
   return x
 end
 
--- One run: calls, inputs, outputs; or nil and the error of the net at other sizes.
+-- Runs the net once. Returns calls, inputs, outputs; or nil and the net's error for other sizes.
 local function read(net, args, inputs, axes, reading)
   local by, now = {}, {}
   for i, x in ipairs(inputs) do
@@ -96,7 +96,7 @@ local function in_eval(net, f)
   return result
 end
 
--- The reason why the runs are not of one graph, or nil.
+-- Returns the reason why the runs have different graphs, or nil.
 local function difference(readings)
   local first = readings[1]
   for i = 2, #readings do
@@ -111,7 +111,7 @@ local function difference(readings)
   end
 end
 
--- The runs with those axes; or nil and the reason.
+-- Returns the runs with these axes; or nil and the reason.
 local function try(net, args, inputs, axes)
   local list = {}
   for i = 1, #axes > 0 and 3 or 1 do
@@ -123,8 +123,8 @@ local function try(net, args, inputs, axes)
   return not why and list or nil, why
 end
 
--- The runs, and their axes: if the net fails at sizes that differ by 1, as a U-Net does, multiples
--- of powers of 2 are tried.
+-- Returns the runs, and their axes. If the net fails for sizes that differ by 1, as a U-Net does,
+-- steps that are powers of 2 are tried.
 local function readings_of(net, args, inputs, axes)
   local list, why = try(net, args, inputs, axes)
   if list then return list, axes end
@@ -137,7 +137,7 @@ local function readings_of(net, args, inputs, axes)
   return list, wider
 end
 
--- The calls that the outputs depend on, in order.
+-- Returns the calls on which the outputs depend, in order.
 local function needed(plan, outputs)
   local wanted = {}
   for _, value in ipairs(outputs) do
@@ -176,7 +176,7 @@ end
 
 -- ---- the whole model ----
 
--- Gives the outputs their final names.
+-- Renames the outputs to their final names.
 local function name_outputs(plan, outputs, names)
   local g, taken, infos = plan.graph, {}, {}
   for i, value in ipairs(outputs) do
@@ -209,7 +209,7 @@ local function info_of(plan, name, value, axes)
                                                shape = {dim = dims}}}}
 end
 
--- The name of an axis: the name of an input axis with the same sizes, else a new name.
+-- Returns the name of an axis: the name of an input axis with the same sizes, else a new name.
 local function axis_name(plan, name)
   return function(d, value)
     for _, axis in ipairs(plan.graph.axes) do
@@ -221,7 +221,7 @@ local function axis_name(plan, name)
   end
 end
 
--- The message of the graph.
+-- Returns the protobuf message of the graph.
 local function message(plan, input_names, output_names, outputs)
   local g, inputs, results = plan.graph, {}, {}
   local taken = {}
@@ -249,10 +249,10 @@ local IR = {[17] = 8, [18] = 8, [19] = 9, [20] = 9, [21] = 10} -- the first with
 
 local export = {}
 
---- The tensors among the arguments, in order.
+--- Returns the tensors among the arguments, in order.
 function export.inputs(args) return flatten(args, args.n, "args", {}) end
 
---- The message of a net as a model.
+--- Returns the protobuf message of a net as a model.
 -- @param net     a module or a function
 -- @param args    its arguments, a list with its length n
 -- @param given   {input_names, axes, opset}; and output_names(n): the names of n results

@@ -95,8 +95,8 @@ end
 
 -- ---- pools ----
 
--- With ceil_mode a window may start behind the padded input: Moth, and ONNX from opset 22 on,
--- leave it out.
+-- Returns the attributes of windows. With ceil_mode a window may start after the padded input:
+-- Moth, and ONNX from opset 22 on, omit this window.
 local function windows(a)
   return {kernel_shape = a.kernel_size, strides = a.stride, pads = both(a.padding),
            ceil_mode = a.ceil_mode and 1 or 0}
@@ -120,8 +120,8 @@ local function avg_pool(rank)
   end
 end
 
--- Adaptive pools whose windows do not divide the input, one dimension after the other: a product
--- with a matrix for means, a reduction of each window for maxima.
+-- Adaptive pools whose windows do not divide the input, dimension by dimension: means by a product
+-- with a matrix, maxima by a reduction of each window.
 local function uneven(g, x, mean, rank, from, to)
   for d = 1, rank do
     local n, m = from[d], to[d]
@@ -332,7 +332,7 @@ local function causal(g, q, k)
   return g:Where(kept, 0, -math.huge)
 end
 
--- Returns true if a mask of numbers may hide keys: it has -inf elements, or its values are
+-- Returns true if a mask of numbers may exclude keys: it has -inf elements, or its values are
 -- unknown.
 local function may_hide(mask)
   return mask.dynamic or require("moth").no_grad(function()
@@ -360,7 +360,7 @@ function ops.scaled_dot_product_attention(g, a)
   end
   if not mask then return g:MatMul(g:Softmax(scores, {axis = -1}), a.value) end
   local weights = g:Softmax(g:Add(scores, mask), {axis = -1})
-  if a.attn_mask then -- a row without any key has no weights
+  if a.attn_mask then -- a row without keys has no weights
     weights = g:Where(g:IsInf(mask, {detect_positive = 0}), 0, weights)
   end
   return g:MatMul(weights, a.value)
@@ -372,8 +372,8 @@ end
 local GATES = {lstm = {1, 4, 2, 3}, gru = {2, 1, 3}, rnn_tanh = {1}, rnn_relu = {1}}
 local NODES = {lstm = "LSTM", gru = "GRU", rnn_tanh = "RNN", rnn_relu = "RNN"}
 
--- The weights of all directions as one constant, with the gates in ONNX's order. parts: a list of
--- tensors for each direction; they are concatenated.
+-- Returns the weights of all directions as one constant, with the gates in ONNX's order. parts: a
+-- list of tensors for each direction, which are concatenated.
 local function gates(parts, order)
   local moth = require "moth"
   local rows = {}
@@ -397,7 +397,8 @@ local function held(x)
   return setmetatable(value, Graph.Value)
 end
 
--- One layer: W, R and B of its node. params begin at `first`, `per` for each direction.
+-- Returns W, R and B of a layer's node. The layer's params begin at `first`, `per` for each
+-- direction.
 local function weights(g, a, kind, first, per, directions)
   local moth = require "moth"
   local order, w, r, b = GATES[kind], {}, {}, {}

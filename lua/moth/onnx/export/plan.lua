@@ -45,8 +45,8 @@ function Plan:add(others, value)
   return value
 end
 
--- A tensor that is not the result of a call: a parameter, or a tensor that Lua created. It is a
--- constant if it is the same in all runs.
+-- Returns the value of a tensor that is not the result of a call: a parameter, or a tensor that Lua
+-- created. It is a constant if it is the same in all runs.
 function Plan:constant(others, call)
   local value = self:add(others, {state = self.state[others[1]], time = 0})
   value.number = #value.shapes[1] == 0 and not value.state
@@ -68,11 +68,11 @@ end
 
 -- ---- writes in place ----
 --
--- The root of a storage is the tensor that it was created as. A write replaces the root: by the
--- result of the op if it writes the whole, else by the old root with the elements of a view
--- replaced. A view that is read later is taken from the current root.
+-- The root of a storage is the tensor with which it was created. A write replaces the root: by the
+-- result of the op if it writes all elements, else by a copy of the old root in which the elements
+-- of a view are replaced. A view that is read later is taken from the current root.
 
--- The calls that created a view of a root, in order.
+-- Returns the calls that created a view of a root, in order.
 local function chain_of(value)
   local list = {}
   while value.view do
@@ -82,7 +82,7 @@ local function chain_of(value)
   return list
 end
 
--- A value that is not the result of a call: emit(g) returns its name.
+-- Returns a value that is not the result of a call: emit(g) returns its name.
 function Plan:derived(name, like, given, emit)
   local call = {name = name, path = self.path or "", given = given, constants = {}, versions = {},
                  dynamic = true, emit = emit}
@@ -94,7 +94,7 @@ function Plan:derived(name, like, given, emit)
   return value
 end
 
--- The same views taken from another root: a value.
+-- Applies the same views to another root; returns a value.
 function Plan:views(root, chain)
   local g, x = self.graph, root
   for _, link in ipairs(chain) do
@@ -111,7 +111,7 @@ function Plan:views(root, chain)
   return x
 end
 
--- The root after a write into a view: the written elements replaced.
+-- Returns the root after a write to a view: a copy with the written elements replaced.
 function Plan:write_through(root, chain, written)
   return self:derived("write", root, {input = root, source = written}, function(g)
     local places = setmetatable({name = g:Reshape(g:Range(g:constant(0, C.MOTH_I64), g:Size(root),
@@ -125,7 +125,7 @@ function Plan:write_through(root, chain, written)
   end)
 end
 
--- The root of a storage after `written` replaced `target`.
+-- Updates the root of a storage after `written` replaced `target`.
 function Plan:note_write(written, target)
   written.view = target.view
   local storage = written.storage
@@ -137,7 +137,7 @@ function Plan:note_write(written, target)
   self.roots[storage] = {value = root, time = self.time}
 end
 
--- The current value of a tensor.
+-- Returns the current value of a tensor.
 function Plan:fresh(value)
   local root = self.roots[value.storage]
   if not root or value == root.value or value.time >= root.time then return value end
@@ -151,7 +151,7 @@ function Plan:fresh(value)
   return fresh
 end
 
--- The value of an operand of the call.
+-- Returns the value of an operand of the call.
 function Plan:find(others, call)
   local x = others[1]
   local value = self.values[x] or self.aliases[key_of(x)]
@@ -161,7 +161,7 @@ end
 
 local function is_number(x) return type(x) == "number" end
 
--- The name of an argument whose numbers differ between the runs, or nil.
+-- Returns the name of an argument whose numbers differ between the runs, or nil.
 local function differing(all)
   for name, x in pairs(all[1]) do
     for i = 2, #all do
@@ -176,7 +176,7 @@ local function differing(all)
   end
 end
 
--- Arguments with tensors replaced by their values.
+-- Returns the arguments with tensors replaced by their values.
 function Plan:arguments(k, call)
   local args = {}
   local function value(pick)
@@ -252,7 +252,7 @@ end
 
 -- ---- nodes ----
 
--- In place: uses the row of the out-of-place op.
+-- Returns the row of a call; for an in-place op the row of the out-of-place op.
 local function row_of(name)
   return ops[name] or (name:sub(-1) == "_" and ops[name:sub(1, -2)]) or nil
 end
@@ -273,13 +273,14 @@ end
 local AS_GIVEN = {cast = true, scaled_dot_product_attention = true, argmax = true, argmin = true,
                    count_nonzero = true, nonzero = true}
 
--- A size as an operand, from a number of the call.
+-- Returns a size as an operand, from a number of the call.
 local function sized_number(g, value)
   local y = g:Squeeze(g:sizes_of(value.sizes, "a number"))
   value.name = value.dtype == C.MOTH_I64 and y or g:Cast(y, {to = proto.types[value.dtype]})
 end
 
--- The row of a call; raises if there is none, or if the call's numbers depend on a dynamic axis.
+-- Returns the row of a call; raises if there is none, or if the call's numbers depend on a dynamic
+-- axis.
 function Plan:row(call)
   local g, row = self.graph, row_of(call.name)
   if not row then

@@ -6,20 +6,20 @@ local rows = require "moth.onnx.load.rows"
 local F = M.nn.functional
 local N, row, refuse = rows.N, rows.row, rows.refuse
 
--- (batch, length, heads * size) as (batch, heads, length, size).
+-- Reshapes (batch, length, heads * size) to (batch, heads, length, size).
 local function headed(x, heads)
   return x:reshape(x:size(1), x:size(2), heads, -1):transpose(2, 3)
 end
 
--- The inverse.
+-- The inverse of headed.
 local function joined(x) return x:transpose(2, 3):reshape(x:size(1), x:size(3), -1) end
 
--- Heads of keys and values, repeated for each query head that shares them.
+-- Repeats the heads of keys and values for each query head that shares them.
 local function repeated(x, heads)
   return x:size(2) == heads and x or x:repeat_interleave(heads / x:size(2), 2)
 end
 
--- A mask to add to the scores, from a mask that may be boolean and shorter than the keys.
+-- Returns a mask to add to the scores, from a mask that may be bool and shorter than the keys.
 local function added(mask, length, dtype)
   local missing = length - mask:size(-1)
   if mask.dtype == M.bool then
@@ -28,7 +28,7 @@ local function added(mask, length, dtype)
   return missing > 0 and F.pad(mask, {0, missing}, {value = -math.huge}) or mask
 end
 
--- The keys that each query may see, by their positions: bool, (queries, keys) or (batch, 1,
+-- Returns the keys that each query may use, by their positions: bool, (queries, keys) or (batch, 1,
 -- queries, keys); nil for all keys. offset: the number of keys before the first query, a number or
 -- (batch).
 local function visible(a, q, k, offset)
@@ -44,7 +44,7 @@ local function visible(a, q, k, offset)
   return good
 end
 
--- The sum of all biases of the scores: the mask, keys hidden by position, padded keys.
+-- Returns the sum of all biases of the scores: the mask, keys excluded by position, padded keys.
 local function bias_of(a, q, k, mask, past, lengths)
   local dtype, bias = q.dtype, nil
   local function also(x) bias = bias and bias + x or x end
@@ -61,7 +61,7 @@ local function bias_of(a, q, k, mask, past, lengths)
   return bias
 end
 
--- Scores and weights step by step, for options that scaled_dot_product_attention does not have.
+-- Computes scores and weights by separate ops, for options that scaled_dot_product_attention lacks.
 local function in_steps(a, q, k, v, bias, scale)
   local root = math.sqrt(scale)
   local scores = (q * root):matmul(k:transpose(-1, -2) * root)
@@ -133,8 +133,8 @@ N.RotaryEmbedding = row("3 interleaved=0 num_heads=0 rotary_embedding_dim=0",
 
 -- ---- linear attention ----
 
--- A state for each head, which each step updates: it decays (gated), and adds the difference to
--- the stored value (delta).
+-- Each head has a state, which each step updates: it decays (gated), and adds the difference to the
+-- stored value (delta).
 N.LinearAttention = row("3 chunk_size=64 kv_num_heads:int! q_num_heads:int! scale=0.0 "
   .. "update_rule=gated_delta", function(a, q, k, v, past, decay, beta)
   local rule, dtype, heads = a.update_rule, q.dtype, a.kv_num_heads

@@ -178,8 +178,8 @@ local function run_all(g, known, values, nodes)
   end
 end
 
--- The functions by which a node runs the graphs in its attributes (control.lua). `values` has
--- their values.
+-- Returns the functions with which a node runs the graphs in its attributes (control.lua). `values`
+-- has the graphs' values.
 function body_runner(g, known, values, node)
   local function run(body, operands)
     for k, slot in ipairs(body.inputs) do values[slot] = operands[k] end
@@ -201,7 +201,7 @@ local function take_parameters(self, g, values)
   end
 end
 
--- An out-of-range position in the caller's counting: from 0, negative from the end.
+-- Converts an out-of-range position to the caller's counting: from 0, negative from the end.
 local function from_zero(at, between, n)
   at = at - 1
   if at < 0 then at = at - n end

@@ -312,7 +312,7 @@ local function operands_of(b, new, node, state)
   end
 end
 
--- Returns whether a node depends only on shapes, and whether the shapes of its results do.
+-- Returns true if a node depends only on shapes, and true if the shapes of its results do.
 local function kind_of(new, g)
   local row, static = new.row, true
   local loose = row.loose or row.control or row.sequence or false

@@ -14,8 +14,8 @@ local floor, ceil, abs = math.floor, math.ceil, math.abs
 
 -- ---- positions in the input ----
 
--- The input position of element y of an axis's result, both from 0. t: size, out (integers),
--- scale, wanted (size * scale, before rounding down to out), first and last (region of interest).
+-- Returns the input position of element y of an axis's result, both from 0. t: size, out
+-- (integers), scale, wanted (size * scale, not rounded), first and last (region of interest).
 local PLACES = {
   half_pixel = function(y, t) return (y + 0.5) / t.scale - 0.5 end,
   asymmetric = function(y, t) return y / t.scale end,
@@ -54,8 +54,8 @@ local function cubic(A)
   end
 end
 
--- First tap, number of taps and their weights around x, for a kernel of radius `reach`; with
--- antialias it is widened by the downscaling factor.
+-- Returns the first tap, the number of taps and their weights around x, for a kernel of radius
+-- `reach`; with antialias the kernel is widened by the downscaling factor.
 local function around(x, kernel, reach, narrow)
   local left = floor(x)
   if left == x then left = left - 1 end -- as in the specification's reference
