@@ -144,6 +144,6 @@ describe("moth.special", function()
     local n = moth.tensor { 1LL, 2LL, 3LL }
     assert.has_error_like(function()
       moth.capture(function(v) return special.legendre_polynomial_p(v, n) end)(x)
-    end, "a recorded step needs a number")
+    end, "a captured step needs a number")
   end)
 end)
