@@ -758,8 +758,8 @@ describe("pack_padded_sequence in a captured step", function()
   it("raises for a tensor of lengths, since the shape of the result depends on them", function()
     local step = moth.capture(function(input, lengths) return pack(input, lengths).data end)
     assert.has_error_like(function() step(moth.ones(3, 2, 1), moth.tensor {3LL, 2LL}) end,
-      "bad argument 'lengths' to 'pack_padded_sequence' %(the shape of the result depends on them: "
-      .. "in a captured step a list is needed")
+      "bad argument 'lengths' to 'pack_padded_sequence' %(the result's shape depends on the "
+      .. "lengths: in a captured step a list is needed")
   end)
 end)
 

@@ -104,7 +104,7 @@ describe("moth.save", function()
     it("raises for safetensors with the extension ." .. ending, function()
       local path = files.path("a." .. ending)
       assert.has_error_like(function() moth.save(moth.ones(1), path) end,
-        "bad argument 'path' to 'save' %(safetensors are written")
+        "bad argument 'path' to 'save' %(save writes safetensors")
       assert.is_nil(io.open(path, "rb"))
     end)
   end
