@@ -41,7 +41,7 @@ describe("an epoch", function()
 
   it("raises for a class in place of an object", function()
     refuses(function() return (data.DataLoader(data.TensorDataset)) end,
-      "got the class TensorDataset; make a dataset of it: TensorDataset(...)")
+      "got the class TensorDataset; create a dataset: TensorDataset(...)")
   end)
 
   it("needs len and get, not Python's names", function()

@@ -456,7 +456,8 @@ describe("steps with sparse gradients", function()
     local adam = optim.SparseAdam(a:parameters())
     local function clip() nn.utils.clip_grad_norm_(a:parameters(), 1) end
     for name, act in pairs {SparseAdam = function() adam:step() end, clip_grad_norm_ = clip} do
-      refuses(name .. ": the number of rows of a sparse gradient depends on values, so moth.capture "
+      refuses(name .. ": the number of rows of a sparse gradient depends on values, so "
+        .. "moth.capture "
         .. "cannot record it", function()
         moth.capture(function(x)
           adam:zero_grad()
