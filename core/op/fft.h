@@ -31,6 +31,12 @@ MOTH_ARGS(fft_r2c, FFT_R2C)
   ARG(bool,   twice,   true , "count coefficients that have a conjugate twice")
 MOTH_ARGS(fft_c2r, FFT_C2R)
 
+#define FFT_MUL(ARG) \
+  ARG(tensor, input, , "complex numbers, (..., 2)") \
+  ARG(tensor, other, , "complex numbers, broadcast with the first") \
+  ARG(bool,   conj, false, "multiply by the conjugates of other")
+MOTH_ARGS(fft_mul, FFT_MUL)
+
 #define FFT_COVERED(ARG) \
   ARG(tensor, input, , "sums of the squared windows")
 MOTH_ARGS(fft_covered, FFT_COVERED)

@@ -300,16 +300,18 @@ fft.angle = define {
   end,
 }
 
+local mul
+
 --- moth.fft.mul(a, b): a product of spectra is the transform of a convolution.
 fft.mul = define {
   name = "mul", doc = "The products of complex numbers.",
   examples = "moth.randn(3, 2), moth.randn(3, 2)\nmoth.randn(2, 3, 2), moth.randn(3, 2)",
   args = {Z, {"tensor", "other", "as many, or broadcast"}}, scoped = true,
   run = function(x, y)
-    local a, b = parts("mul", x)
-    local c, d = parts("mul", y)
-    local re, im = (a * c):addcmul_(b, d, {value = -1}), (a * d):addcmul_(b, c)
-    return ops.stack({re, im}, -1)
+    dimensions("mul", x, "c2c", 0)
+    dimensions("mul", y, "c2c", 0)
+    mul = mul or bind.as("fft_mul", "mul")
+    return mul(x, y)
   end,
 }
 
