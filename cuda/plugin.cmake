@@ -1,10 +1,10 @@
-# plugin.cmake -- libmoth_cuda.so, twice: for GPUs where a CUDA toolkit is found, and by a plain C++
-# compiler on top of cuda/emulator/, which the specs use on machines without a card.
+# plugin.cmake -- builds libmoth_cuda.so: for GPUs if a CUDA toolkit is found, else for the GPU
+# emulator (cuda/emulator/) by a C++ compiler, for specs on machines without a GPU.
 #
-#   MOTH_CUDA=AUTO    the plugin is built if there is a toolkit and a GPU to run it (the default)
-#   MOTH_CUDA=ON      it must be built; a toolkit is enough
-#   MOTH_CUDA=OFF     it is not
-#   CMAKE_CUDA_ARCHITECTURES    all-major by default; CUDAARCHS in the environment says it as well
+#   MOTH_CUDA=AUTO    builds the plugin if there are a toolkit and a GPU (the default)
+#   MOTH_CUDA=ON      builds the plugin; needs only a toolkit
+#   MOTH_CUDA=OFF     does not build it
+#   CMAKE_CUDA_ARCHITECTURES    all-major by default; the variable CUDAARCHS sets it, too
 
 set(MOTH_CUDA AUTO CACHE STRING "AUTO, ON or OFF: build the plugin for NVIDIA GPUs")
 file(GLOB MOTH_CUDA_SOURCES CONFIGURE_DEPENDS cuda/*/*.cu)
@@ -18,7 +18,7 @@ if(MOTH_CUDA STREQUAL "ON" OR (MOTH_CUDA STREQUAL "AUTO" AND EXISTS /dev/nvidiac
     set(ENV{CUDACXX} "${MOTH_NVCC}")
   endif()
   if(NOT CMAKE_CUDA_COMPILER)
-    unset(CMAKE_CUDA_COMPILER CACHE) # it may have come since
+    unset(CMAKE_CUDA_COMPILER CACHE) # search again
   endif()
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
@@ -29,26 +29,28 @@ if(MOTH_CUDA STREQUAL "ON" OR (MOTH_CUDA STREQUAL "AUTO" AND EXISTS /dev/nvidiac
   endif()
 endif()
 
-# The text that kernels begin with that NVRTC compiles at run time (fused.cu): headers of the plugin's
-# own kernels, so that both compute the same.
-set(MOTH_MADE cuda/host/preamble.cuh core/kernel/math/exp.h core/tensor/half.h cuda/lib/numbers.cuh cuda/lib/walk.cuh
+# The beginning of the source of kernels that NVRTC compiles at run time (fused.cu): headers of the
+# plugin's own kernels, so that both compute the same.
+set(MOTH_JIT_HEADERS cuda/host/preamble.cuh core/kernel/math/exp.h core/tensor/half.h
+  cuda/lib/dtypes.cuh cuda/lib/strided.cuh
   core/kernel/math/special_real.h core/kernel/math/special_bessel.h
   core/kernel/math/special_rare.h core/kernel/math/special_derivatives.h
-  cuda/lib/functions.cuh cuda/lib/forms.cuh cuda/lib/program.cuh)
-list(TRANSFORM MOTH_MADE PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
-string(REPLACE ";" "|" MOTH_MADE_FROM "${MOTH_MADE}")
+  cuda/lib/functions.cuh cuda/lib/expressions.cuh cuda/lib/fused_steps.cuh)
+list(TRANSFORM MOTH_JIT_HEADERS PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+string(REPLACE ";" "|" MOTH_JIT_HEADER_LIST "${MOTH_JIT_HEADERS}")
 add_custom_command(
-  OUTPUT "${MOTH_GENERATED}/moth_made.inc"
-  COMMAND "${CMAKE_COMMAND}" "-DFROM=${MOTH_MADE_FROM}" -DTO=${MOTH_GENERATED}/moth_made.inc
-          -DNAME=moth_made_text -P ${CMAKE_CURRENT_SOURCE_DIR}/core/embed.cmake
-  DEPENDS ${MOTH_MADE} core/embed.cmake
-  COMMENT "Embedding what kernels made at run time begin with"
+  OUTPUT "${MOTH_GENERATED}/moth_jit_preamble.inc"
+  COMMAND "${CMAKE_COMMAND}" "-DFROM=${MOTH_JIT_HEADER_LIST}"
+          -DTO=${MOTH_GENERATED}/moth_jit_preamble.inc -DNAME=moth_jit_preamble
+          -P ${CMAKE_CURRENT_SOURCE_DIR}/core/embed.cmake
+  DEPENDS ${MOTH_JIT_HEADERS} core/embed.cmake
+  COMMENT "Embedding the preamble of kernels compiled at run time"
   VERBATIM)
 
-# What both have: no symbol but moth_backend_init, whatever the C++ library brings.
+# Settings of both. Only moth_backend_init is exported, no symbol of the C++ library.
 function(moth_plugin target)
   target_include_directories(${target} PRIVATE core cuda "${MOTH_GENERATED}")
-  target_sources(${target} PRIVATE "${MOTH_GENERATED}/moth_made.inc")
+  target_sources(${target} PRIVATE "${MOTH_GENERATED}/moth_jit_preamble.inc")
   target_link_options(${target} PRIVATE -Wl,-z,start-stop-visibility=hidden
     "-Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/cuda/exports.map")
   set_target_properties(${target} PROPERTIES OUTPUT_NAME moth_cuda CXX_STANDARD 17
@@ -63,17 +65,16 @@ if(MOTH_BUILD_CUDA)
   find_package(CUDAToolkit REQUIRED)
   add_library(moth_cuda MODULE ${MOTH_CUDA_SOURCES})
   moth_plugin(moth_cuda)
-  # NVIDIA's other libraries are opened by their names (library.cu): those of this toolkit are found
-  # where the loader has not been told of it, too.
+  # NVIDIA's other libraries are opened by name (library.cu): the rpath finds those of this toolkit.
   set_target_properties(moth_cuda PROPERTIES CUDA_STANDARD 17 CUDA_RUNTIME_LIBRARY Static
     CUDA_VISIBILITY_PRESET hidden INSTALL_RPATH "${CUDAToolkit_LIBRARY_DIR}"
     BUILD_WITH_INSTALL_RPATH ON)
   # 186: an unsigned number is never below 0, 177: a helper that not every file uses.
-  # Kernels lie compressed, and are unpacked file by file where the first of a file is launched.
+  # Kernels are stored compressed; a file's kernels are unpacked when the first one is launched.
   target_compile_options(moth_cuda PRIVATE --expt-relaxed-constexpr -diag-suppress=186,177
     -Xfatbin=-compress-all)
-  # Random numbers, ranges, and which boxes overlap too much, are the same bits everywhere:
-  # multiply and add stay apart there.
+  # Random numbers, ranges and the overlap of boxes are the same bits on all devices: no fused
+  # multiply-add.
   set_source_files_properties(cuda/op/random.cu cuda/op/create.cu cuda/op/detect.cu
     PROPERTIES COMPILE_OPTIONS -fmad=false)
   target_link_libraries(moth_cuda PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
@@ -83,14 +84,15 @@ endif()
 # cmake --build build --target moth_cuda_emulated
 include(CheckLanguage)
 if(NOT CMAKE_CXX_COMPILER)
-  unset(CMAKE_CXX_COMPILER CACHE) # it may have come since
+  unset(CMAKE_CXX_COMPILER CACHE) # search again
 endif()
 check_language(CXX)
-if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a build
+if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source file has one language in a build
   enable_language(CXX)
-  set(MOTH_STANDS cuda/emulator/counts.cpp cuda/emulator/emulated.cpp cuda/emulator/jit.cpp
-    cuda/emulator/memory.cpp cuda/emulator/ptx.cpp cuda/emulator/streams.cpp)
-  add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES} ${MOTH_STANDS})
+  set(MOTH_EMULATOR_SOURCES cuda/emulator/counts.cpp cuda/emulator/emulated.cpp
+    cuda/emulator/jit.cpp cuda/emulator/memory.cpp cuda/emulator/ptx.cpp cuda/emulator/streams.cpp)
+  add_library(moth_cuda_emulated MODULE EXCLUDE_FROM_ALL ${MOTH_CUDA_SOURCES}
+    ${MOTH_EMULATOR_SOURCES})
   moth_plugin(moth_cuda_emulated)
   set_source_files_properties(${MOTH_CUDA_SOURCES} PROPERTIES LANGUAGE CXX)
   set_target_properties(moth_cuda_emulated PROPERTIES
@@ -98,8 +100,8 @@ if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a bui
   target_include_directories(moth_cuda_emulated PRIVATE cuda/emulator)
   target_compile_options(moth_cuda_emulated PRIVATE -x c++ -O1 -Wall -Wextra -Wno-unknown-pragmas
     -Wno-type-limits -Wno-unused-function -fno-strict-aliasing -ffp-contract=off)
-  # A GPU faults where 16 bytes that are moved at once do not lie at a multiple of 16.
-  if(MOTH_SANITIZE MATCHES "address") # kernels' shared memory and the plugin's own are seen, too
+  # A GPU faults if a 16-byte access is not aligned to 16.
+  if(MOTH_SANITIZE MATCHES "address") # also checks shared memory and host memory
     target_compile_options(moth_cuda_emulated PRIVATE -fsanitize=${MOTH_SANITIZE} -g1
       -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(moth_cuda_emulated PRIVATE -fsanitize=${MOTH_SANITIZE})
@@ -109,9 +111,9 @@ if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source has one language a bui
   endif()
   target_link_libraries(moth_cuda_emulated PRIVATE Threads::Threads)
   if(MOTH_RACECHECK)
-    # The compiler calls __tsan_read4(address) and its variants before each access of a kernel; whom it
-    # calls is watch.cpp, so nothing is linked for it. Copies of memory are calls too.
-    set_source_files_properties(${MOTH_STANDS} cuda/emulator/watch.cpp
+    # The compiler calls __tsan_read4(address) and its variants before each access of a kernel.
+    # watch.cpp defines them, so no library is linked. memcpy and similar calls are wrapped.
+    set_source_files_properties(${MOTH_EMULATOR_SOURCES} cuda/emulator/watch.cpp
       PROPERTIES COMPILE_OPTIONS -fno-sanitize=thread)
     target_sources(moth_cuda_emulated PRIVATE cuda/emulator/watch.cpp)
     target_compile_definitions(moth_cuda_emulated PRIVATE MOTH_WATCHED)

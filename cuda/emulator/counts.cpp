@@ -114,10 +114,10 @@ void moth_counts_begin(const moth_ptx_kernel *kernel) {
   if (of_block) of_block->looked++;
 }
 
-void moth_counts_touch(const char *, int line, uint64_t at, unsigned n, const char *room) {
+void moth_counts_touch(const char *, int line, uint64_t at, unsigned n, const char *block_shared) {
   const unsigned thread = thread_number();
   if (!of_block) return;
-  const bool shared = at - (uint64_t)room < moth_emulated_most_shared();
+  const bool shared = at - (uint64_t)block_shared < moth_emulated_most_shared();
   if (!shared && moth_emulated_where((const void *)at) < 0) return; /* kernel arguments, or a stack
                                                                     */
   request &r = under_way[which(thread / 32, line, times[{thread, line}]++)];

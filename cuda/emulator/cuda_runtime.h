@@ -38,7 +38,7 @@ struct dim3 {
   unsigned x, y, z;
   dim3(unsigned a = 1, unsigned b = 1, unsigned c = 1) : x(a), y(b), z(c) {}
 };
-extern const int64_t moth_emulated_small; /* MOTH_EMULATED_SMALL: see walk.cuh */
+extern const int64_t moth_emulated_small; /* MOTH_EMULATED_SMALL: see strided.cuh */
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 enum { warpSize = 32 };
@@ -68,8 +68,8 @@ typedef struct moth_emulated_event *cudaEvent_t;
 /* How to call a kernel: its arguments are copied when it is launched. */
 struct moth_emulated_call {
   size_t size; /* bytes of the copies */
-  void (*hold)(void *room, void *const *args);
-  void (*run)(const void *kernel, void *room); /* runs one thread */
+  void (*hold)(void *copies, void *const *args);
+  void (*run)(const void *kernel, void *copies); /* runs one thread */
 };
 
 /* Registers a kernel: a launch has only its address. */
@@ -78,15 +78,15 @@ const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how
 template <class... P> struct moth_emulated_args {
   typedef std::tuple<P...> held;
   template <size_t... I>
-  static void copy(void *room, void *const *args, std::index_sequence<I...>) {
+  static void copy(void *copies, void *const *args, std::index_sequence<I...>) {
     (void)args;
-    new (room) held(*(P *)args[I]...);
+    new (copies) held(*(P *)args[I]...);
   }
-  static void hold(void *room, void *const *args) {
-    copy(room, args, std::index_sequence_for<P...>());
+  static void hold(void *copies, void *const *args) {
+    copy(copies, args, std::index_sequence_for<P...>());
   }
-  static void run(const void *kernel, void *room) {
-    std::apply((void (*)(P...))(uintptr_t)kernel, *(held *)room);
+  static void run(const void *kernel, void *copies) {
+    std::apply((void (*)(P...))(uintptr_t)kernel, *(held *)copies);
   }
 };
 
@@ -302,7 +302,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 /* -- the runtime: kernels compiled at run time -- */
 
 typedef struct moth_emulated_library *cudaLibrary_t;
-typedef const struct moth_emulated_made *cudaKernel_t;
+typedef const struct moth_emulated_jit *cudaKernel_t;
 enum cudaJitOption { cudaJitMaxRegisters };
 enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };
 struct cudaFuncAttributes {

@@ -114,9 +114,9 @@ static context scheduler;
 static void (*kernel)(void *);
 static void *kernel_arg;
 static fiber **thread_at; /* by index in the block */
-static char *shared_room; /* the block's shared memory */
+static char *block_shared; /* the block's shared memory */
 
-void *moth_emulated_shared(void) { return shared_room; }
+void *moth_emulated_shared(void) { return block_shared; }
 
 static void place(unsigned t) {
   threadIdx.x = t % blockDim.x;
@@ -193,7 +193,7 @@ static unsigned turn(const turns &t, uint64_t i) {
 
 #ifdef MOTH_WATCHED
 /* Threads that met in one __syncwarp see each other's earlier writes. */
-static void tell_meetings(unsigned warp, fiber *const *ready, unsigned count) {
+static void record_meetings(unsigned warp, fiber *const *ready, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     const fiber *f = ready[i];
     unsigned lanes = 0;
@@ -232,7 +232,7 @@ static bool release_warp(unsigned first, unsigned n) {
     f->voted = f->vote;
     f->met = meeting;
   }
-  WATCH(tell_meetings(first / 32, ready, count));
+  WATCH(record_meetings(first / 32, ready, count));
   for (unsigned i = 0; i < count; i++) resume(ready[i]);
   return count > 0;
 }
@@ -297,7 +297,7 @@ static void enter(const running_block &b) {
   blockIdx = uint3{b.number % gridDim.x, b.number / gridDim.x % gridDim.y,
                    b.number / gridDim.x / gridDim.y};
   thread_at = (fiber **)b.threads;
-  shared_room = b.shared;
+  block_shared = b.shared;
 }
 
 static fiber *spare_fiber() {
@@ -397,7 +397,8 @@ cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool togethe
     for (uint64_t k = 0; k < at_once; k++) (*blocks)[k].number = turn(all, i + k);
     good = run_blocks(blocks->data(), at_once, n, shared);
   }
-  if (!good) fprintf(stderr, "emulated CUDA: threads wait for others that never come\n");
+  if (!good)
+    fprintf(stderr, "emulated CUDA: deadlock: threads wait for others that never arrive\n");
   return good ? cudaSuccess : cudaErrorLaunchFailure;
 }
 
@@ -452,7 +453,7 @@ void moth_together(void *mine, void (*act)(void *const *all)) {
   for (unsigned i = 0; i < 32; i++) {
     const fiber *f = partner(i);
     if (!f) {
-      fprintf(stderr, "emulated CUDA: a warp that is to work as one is not whole\n");
+      fprintf(stderr, "emulated CUDA: a warp function was not called by all threads of a warp\n");
       abort();
     }
     memcpy(&all[i], f->given, sizeof all[i]);
@@ -470,7 +471,7 @@ static void copy_now(const later &c) {
 
 void moth_copy_later(void *to, const void *from, size_t n) {
   if ((uintptr_t)to % (n ? n : 1) || (uintptr_t)from % (n ? n : 1)) {
-    fprintf(stderr, "emulated CUDA: a copy of %zu bytes that are not aligned\n", n);
+    fprintf(stderr, "emulated CUDA: an unaligned copy of %zu bytes\n", n);
     abort();
   }
   now->copies.push_back(later{to, from, n});
@@ -513,21 +514,21 @@ thread_local int moth_emulated_device;
 
 static thread_local cudaError_t last;
 
-static cudaError_t told(cudaError_t error) { return last = error ? error : last, error; }
-cudaError_t moth_emulated_told(cudaError_t error) { return told(error); }
+static cudaError_t record_error(cudaError_t error) { return last = error ? error : last, error; }
+cudaError_t moth_emulated_error(cudaError_t error) { return record_error(error); }
 
 cudaError_t cudaGetDeviceCount(int *n) {
   const char *driver = getenv("MOTH_EMULATED_DRIVER");
   *n = moth_emulated_devices();
-  if (driver && !strcmp(driver, "none")) return told(cudaErrorInsufficientDriver);
-  return *n ? cudaSuccess : told(cudaErrorNoDevice);
+  if (driver && !strcmp(driver, "none")) return record_error(cudaErrorInsufficientDriver);
+  return *n ? cudaSuccess : record_error(cudaErrorNoDevice);
 }
 cudaError_t cudaDriverGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaSetDevice(int device) {
   CALLED;
   if (device < 0 || (!moth_emulated_null && device >= moth_emulated_devices()))
-    return told(cudaErrorInvalidDevice);
+    return record_error(cudaErrorInvalidDevice);
   moth_emulated_device = device;
   return cudaSuccess;
 }

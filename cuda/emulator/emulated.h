@@ -28,7 +28,7 @@ struct moth_emulated_count {
 #define ASKED(stream)                                                                       \
   CALLED;                                                                                   \
   if (moth_emulated_null && !(stream)->captures) return cudaSuccess;                        \
-  if (moth_emulated_sticky) return moth_emulated_told(moth_emulated_sticky)
+  if (moth_emulated_sticky) return moth_emulated_error(moth_emulated_sticky)
 
 /* The caller of the following functions holds the lock. */
 void moth_emulated_open(bool open, int device);  /* allows the CPU to access a device's memory */
@@ -41,7 +41,7 @@ cudaError_t moth_emulated_run(dim3 grid, dim3 block, size_t shared, bool togethe
 size_t moth_emulated_most_shared(void);          /* largest shared memory of a block, in bytes */
 bool moth_emulated_is_locked(const void *at);    /* tests if the address is in page-locked memory */
 void moth_emulated_finish(void);                 /* runs all commands of all streams */
-cudaError_t moth_emulated_told(cudaError_t error); /* records the error for cudaGetLastError, and
+cudaError_t moth_emulated_error(cudaError_t error); /* records the error for cudaGetLastError, and
                                                    ** returns it */
 
 int moth_emulated_card(const char *name, int usual); /* the value of an environment variable */
@@ -51,11 +51,12 @@ bool moth_emulated_knows(const void *kernel);      /* tests if the kernel can be
 
 /* Counts the kernel's work (counts.cpp), if requested. */
 void moth_counts_begin(const moth_ptx_kernel *kernel); /* a thread begins */
-void moth_counts_touch(const char *kernel, int line, uint64_t at, unsigned n, const char *room);
+void moth_counts_touch(const char *kernel, int line, uint64_t at, unsigned n,
+                       const char *block_shared);
 unsigned long long *moth_counts_instructions(void);
 
 /* The kernel to run in place of a kernel, or NULL; false: it is missing. */
-bool moth_ptx_stands_for(const void *kernel, const moth_ptx_kernel **is);
+bool moth_ptx_replacement(const void *kernel, const moth_ptx_kernel **is);
 void moth_ptx_hold(const moth_ptx_kernel *kernel, char *params, void *const *args);
 static inline void moth_ptx_run(const moth_ptx_kernel *kernel, size_t shared, char *params) {
   moth_counts_begin(kernel);

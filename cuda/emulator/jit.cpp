@@ -10,9 +10,9 @@
 
 #include <string>
 
-struct moth_emulated_made {
+struct moth_emulated_jit {
   moth_emulated_call how;
-  void (*body)(const void *room);
+  void (*body)(const void *args);
 };
 
 struct moth_emulated_library {
@@ -27,7 +27,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJi
   const char *path = (const char *)code;
   if (strstr(path, ".version")) { /* PTX */
     void *handle = moth_ptx_compile(path);
-    if (!handle) return moth_emulated_told(cudaErrorInvalidValue);
+    if (!handle) return moth_emulated_error(cudaErrorInvalidValue);
     *library = new moth_emulated_library{handle, true};
     return cudaSuccess;
   }
@@ -35,7 +35,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, cudaJi
   if (handle && !getenv("MOTH_CACHE")) unlink(path); /* a cached object is referred to by name, so
                                                      ** it must stay */
   void *to = handle ? dlsym(handle, "moth_emulated_place") : NULL;
-  if (!to) return moth_emulated_told(cudaErrorInvalidValue);
+  if (!to) return moth_emulated_error(cudaErrorInvalidValue);
   memcpy(to, places, sizeof places);
   *library = new moth_emulated_library{handle, false};
   return cudaSuccess;
@@ -45,7 +45,7 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, co
   static const moth_emulated_call none = {0, NULL, NULL};
   *kernel = (cudaKernel_t)(library->is_ptx ? moth_ptx_find(library->handle, name)
                                            : dlsym(library->handle, name));
-  if (!*kernel) return moth_emulated_told(cudaErrorInvalidValue);
+  if (!*kernel) return moth_emulated_error(cudaErrorInvalidValue);
   moth_emulated_know(*kernel, library->is_ptx ? &none : &(*kernel)->how);
   return cudaSuccess;
 }
@@ -56,5 +56,5 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, const void *kernel) {
   const bool there = moth_emulated_null || moth_emulated_knows(kernel);
   pthread_mutex_unlock(&moth_emulated_lock);
   *to = cudaFuncAttributes{32, 0, moth_emulated_card("MOTH_EMULATED_COMPILED", 90)};
-  return there ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
+  return there ? cudaSuccess : moth_emulated_error(cudaErrorInvalidValue);
 }

@@ -12,7 +12,7 @@
 #include <new>
 #include <set>
 
-static const size_t ROOM = (size_t)1 << 36, PAGE = 4096, GUARD = 256;
+static const size_t ARENA_SIZE = (size_t)1 << 36, PAGE = 4096, GUARD = 256;
 static char *arena;
 static size_t share; /* bytes of a device; device i has the i-th part of the arena */
 
@@ -39,28 +39,29 @@ void moth_emulated_open(bool open, int device) {
 
 int moth_emulated_where(const void *at) {
   const char *p = (const char *)at;
-  return arena && p >= arena && p < arena + ROOM ? (int)((size_t)(p - arena) / share) : -1;
+  return arena && p >= arena && p < arena + ARENA_SIZE ? (int)((size_t)(p - arena) / share) : -1;
 }
 
 static bool make_arena() {
   const int n = moth_emulated_devices();
-  void *room = mmap(NULL, ROOM, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *range =
+      mmap(NULL, ARENA_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   memories = (memory *)calloc((size_t)n, sizeof *memories);
-  if (room == MAP_FAILED || !memories) return false;
-  share = ROOM / (size_t)n / PAGE * PAGE;
-  WATCH(moth_watch_arena(room, ROOM));
+  if (range == MAP_FAILED || !memories) return false;
+  share = ARENA_SIZE / (size_t)n / PAGE * PAGE;
+  WATCH(moth_watch_arena(range, ARENA_SIZE));
   for (int i = 0; i < n; i++) {
     memory *m = &memories[i];
     m->blocks = new (std::nothrow) std::map<size_t, size_t>;
     m->key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
-    if (m->key >= 0 && pkey_mprotect((char *)room + share * (size_t)i, share,
+    if (m->key >= 0 && pkey_mprotect((char *)range + share * (size_t)i, share,
                                      PROT_READ | PROT_WRITE, m->key)) {
       pkey_free(m->key);
       m->key = -1;
     }
     if (!m->blocks) return false;
   }
-  arena = (char *)room;
+  arena = (char *)range;
   return true;
 }
 
@@ -89,13 +90,13 @@ cudaError_t cudaMalloc(void **to, size_t n) {
   CALLED;
   const int device = moth_emulated_device;
   bool fits = false;
-  if (moth_emulated_sticky) return moth_emulated_told(moth_emulated_sticky);
+  if (moth_emulated_sticky) return moth_emulated_error(moth_emulated_sticky);
   pthread_mutex_lock(&moth_emulated_lock);
   memory *m = arena || make_arena() ? memories + device : NULL;
   const size_t begin = share * (size_t)device, at = m ? find_place(m, begin, n, &fits) : 0;
   if (!fits) {
     pthread_mutex_unlock(&moth_emulated_lock);
-    return moth_emulated_told(cudaErrorMemoryAllocation);
+    return moth_emulated_error(cudaErrorMemoryAllocation);
   }
   (*m->blocks)[at] = n;
   m->in_use += n;
@@ -127,7 +128,7 @@ bool moth_emulated_load(const void *kernel) {
 cudaError_t cudaFree(void *at) {
   const int device = moth_emulated_where(at);
   if (!at) return cudaSuccess;
-  if (device < 0) return moth_emulated_told(cudaErrorInvalidValue);
+  if (device < 0) return moth_emulated_error(cudaErrorInvalidValue);
   pthread_mutex_lock(&moth_emulated_lock);
   moth_emulated_finish();
   memory *m = &memories[device];
@@ -136,7 +137,7 @@ cudaError_t cudaFree(void *at) {
   if (found) {
     moth_emulated_open(true, device);
     if (!moth_emulated_null && !guard_holds(b->first, b->second)) {
-      fprintf(stderr, "emulated CUDA: a kernel wrote behind its %zu bytes\n", b->second);
+      fprintf(stderr, "emulated CUDA: a kernel wrote past the end of its %zu bytes\n", b->second);
       abort();
     }
     moth_emulated_open(false, device);
@@ -145,7 +146,7 @@ cudaError_t cudaFree(void *at) {
     m->blocks->erase(b);
   }
   pthread_mutex_unlock(&moth_emulated_lock);
-  return found ? cudaSuccess : moth_emulated_told(cudaErrorInvalidValue);
+  return found ? cudaSuccess : moth_emulated_error(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {

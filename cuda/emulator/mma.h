@@ -89,7 +89,7 @@ static inline void load_matrices(uint32_t *to, const void *row) {
   moth_watch_read(row, 16);
   moth_together(&mine, moth_load_warp<false>);
 }
-static inline void load_turned(uint32_t *to, const void *row) {
+static inline void load_transposed(uint32_t *to, const void *row) {
   moth_rows mine = {row, to};
   moth_watch_read(row, 16);
   moth_together(&mine, moth_load_warp<true>);

@@ -41,7 +41,7 @@ static void *open_object(const char *path) {
   void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   const auto runs_on = handle ? (const moth_ptx_machine **)dlsym(handle, "ptx") : NULL;
   if (!runs_on || !dlsym(handle, "moth_ptx_kernels")) {
-    fprintf(stderr, "emulated CUDA: no kernels made of PTX: %s\n", dlerror());
+    fprintf(stderr, "emulated CUDA: cannot load the kernels of the PTX: %s\n", dlerror());
     return NULL;
   }
   *runs_on = &machine;
@@ -81,7 +81,7 @@ static kernels *read_kernels(const char *path) {
 
 static kernels made; /* kernels compiled at run time */
 
-bool moth_ptx_stands_for(const void *kernel, const moth_ptx_kernel **is) {
+bool moth_ptx_replacement(const void *kernel, const moth_ptx_kernel **is) {
   static const char *const path = getenv("MOTH_EMULATED_PTX");
   static const kernels *const all = path && *path ? read_kernels(path) : NULL;
   *is = NULL;

@@ -115,15 +115,15 @@ thread_local cudaStream_t captured; /* the stream that this thread captures */
 
 cudaError_t spoil(cudaStream_t s) {
   s->spoilt = true;
-  return moth_emulated_told(cudaErrorStreamCaptureUnsupported);
+  return moth_emulated_error(cudaErrorStreamCaptureUnsupported);
 }
 
 cudaError_t ask(cudaStream_t s, command c) {
-  if (!s) return moth_emulated_told(cudaErrorInvalidValue); /* the default stream is not supported
+  if (!s) return moth_emulated_error(cudaErrorInvalidValue); /* the default stream is not supported
                                                             */
   if (s->captures) {
     s->captures->nodes.push_back(new moth_emulated_node{std::move(c), s->device, false});
-    return s->spoilt ? moth_emulated_told(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
+    return s->spoilt ? moth_emulated_error(cudaErrorStreamCaptureInvalidated) : cudaSuccess;
   }
   s->todo.push_back(std::move(c));
   s->asked++;
@@ -174,7 +174,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned, int) {
   CALLED;
   holds lock;
   *stream = new (std::nothrow) moth_emulated_stream;
-  if (!*stream) return moth_emulated_told(cudaErrorMemoryAllocation);
+  if (!*stream) return moth_emulated_error(cudaErrorMemoryAllocation);
   streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -202,7 +202,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   holds lock;
   if (stream->captures) return spoil(stream);
   run_until(stream, stream->asked);
-  return moth_emulated_told(moth_emulated_sticky);
+  return moth_emulated_error(moth_emulated_sticky);
 }
 
 /* Repeated queries make progress: each query runs one command. */
@@ -227,7 +227,7 @@ static bool fails(const char *name) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   ASKED(stream);
   holds lock;
-  if (fails("MOTH_EMULATED_WAITS")) return moth_emulated_told(cudaErrorMemoryAllocation);
+  if (fails("MOTH_EMULATED_WAITS")) return moth_emulated_error(cudaErrorMemoryAllocation);
   cudaStream_t other = event->stream;
   const uint64_t at = event->at;
   if (stream->captures) return spoil(stream); /* the event is not part of the graph */
@@ -240,7 +240,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags) {
   CALLED;
   *event = new (std::nothrow) moth_emulated_event;
-  if (!*event) return moth_emulated_told(cudaErrorMemoryAllocation);
+  if (!*event) return moth_emulated_error(cudaErrorMemoryAllocation);
   (*event)->timed = !(flags & cudaEventDisableTiming);
   return cudaSuccess;
 }
@@ -255,7 +255,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   holds lock;
   std::shared_ptr<double> when = std::make_shared<double>(0.0);
   if (stream->captures) return spoil(stream); /* allowed by CUDA, but not used here */
-  if (event->device != stream->device) return moth_emulated_told(cudaErrorInvalidResourceHandle);
+  if (event->device != stream->device) return moth_emulated_error(cudaErrorInvalidResourceHandle);
   event->stream = stream;
   event->at = stream->asked + 1;
   event->when = when;
@@ -267,7 +267,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (moth_emulated_null) return cudaSuccess;
   holds lock;
   if (event->stream) run_until(event->stream, event->at);
-  return moth_emulated_told(moth_emulated_sticky);
+  return moth_emulated_error(moth_emulated_sticky);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
@@ -285,7 +285,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end) 
   holds lock;
   if (!start->timed || !end->timed || !start->stream || !end->stream ||
       start->device != end->device)
-    return moth_emulated_told(cudaErrorInvalidResourceHandle);
+    return moth_emulated_error(cudaErrorInvalidResourceHandle);
   if (start->stream->done < start->at || end->stream->done < end->at) return cudaErrorNotReady;
   *ms = (float)((*end->when - *start->when) * 1e3);
   return cudaSuccess;
@@ -304,7 +304,7 @@ const void *moth_emulated_know(const void *kernel, const moth_emulated_call *how
 }
 
 /* More than 48 KiB of dynamic shared memory must be requested, for each kernel on each device. */
-static std::map<std::pair<const void *, int>, size_t> room_of; /* bytes */
+static std::map<std::pair<const void *, int>, size_t> shared_of; /* bytes */
 
 cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which, int value) {
   CALLED;
@@ -312,14 +312,14 @@ cudaError_t moth_emulated_attribute(const void *kernel, cudaFuncAttribute which,
   holds lock;
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || (size_t)value > moth_emulated_most_shared())
-    return moth_emulated_told(cudaErrorInvalidValue);
-  room_of[{kernel, moth_emulated_device}] = (size_t)value;
+    return moth_emulated_error(cudaErrorInvalidValue);
+  shared_of[{kernel, moth_emulated_device}] = (size_t)value;
   return cudaSuccess;
 }
 
-static bool has_room(const void *kernel, size_t shared) {
-  const auto own = room_of.find({kernel, moth_emulated_device});
-  return shared <= 48 << 10 || (own != room_of.end() && shared <= own->second);
+static bool fits_shared(const void *kernel, size_t shared) {
+  const auto own = shared_of.find({kernel, moth_emulated_device});
+  return shared <= 48 << 10 || (own != shared_of.end() && shared <= own->second);
 }
 
 /* The command that runs a kernel on the current device, with copies of its arguments. */
@@ -330,34 +330,34 @@ static cudaError_t launch_of(const void *kernel, dim3 grid, dim3 block, void **a
     const moth_emulated_call *how;
     const moth_ptx_kernel *ptx; /* runs instead, if not NULL */
     size_t shared;
-    void *room;
-    ~bound() { free(room); }
+    void *copies;
+    ~bound() { free(copies); }
   };
   const unsigned n = block.x * block.y * block.z;
   if (moth_emulated_null) return cudaSuccess;
-  if (device != moth_emulated_device) return moth_emulated_told(cudaErrorInvalidResourceHandle);
+  if (device != moth_emulated_device) return moth_emulated_error(cudaErrorInvalidResourceHandle);
   if (n == 0 || n > 1024 || !grid.x || !grid.y || !grid.z || grid.x > INT32_MAX ||
-      grid.y > 65535 || grid.z > 65535 || !has_room(kernel, shared))
-    return moth_emulated_told(cudaErrorInvalidConfiguration);
-  if (!known.count(kernel)) return moth_emulated_told(cudaErrorInvalidValue);
-  if (!moth_emulated_load(kernel)) return moth_emulated_told(cudaErrorMemoryAllocation);
+      grid.y > 65535 || grid.z > 65535 || !fits_shared(kernel, shared))
+    return moth_emulated_error(cudaErrorInvalidConfiguration);
+  if (!known.count(kernel)) return moth_emulated_error(cudaErrorInvalidValue);
+  if (!moth_emulated_load(kernel)) return moth_emulated_error(cudaErrorMemoryAllocation);
   const moth_emulated_call *how = known[kernel];
   const moth_ptx_kernel *ptx = NULL;
-  if (!moth_ptx_stands_for(kernel, &ptx)) return moth_emulated_told(cudaErrorLaunchFailure);
+  if (!moth_ptx_replacement(kernel, &ptx)) return moth_emulated_error(cudaErrorLaunchFailure);
   const size_t size = ptx ? ptx->size : how->size;
   shared += ptx ? ptx->shared : 0;
-  void *room = aligned_alloc(64, (size + 63) / 64 * 64);
-  std::shared_ptr<bound> held(new bound{kernel, how, ptx, shared, room});
-  if (ptx) moth_ptx_hold(ptx, (char *)room, args);
-  else how->hold(room, args);
+  void *copies = aligned_alloc(64, (size + 63) / 64 * 64);
+  std::shared_ptr<bound> held(new bound{kernel, how, ptx, shared, copies});
+  if (ptx) moth_ptx_hold(ptx, (char *)copies, args);
+  else how->hold(copies, args);
   *run = [=] {
     if (fails("MOTH_EMULATED_FAILS")) return cudaErrorLaunchFailure;
-    WATCH(moth_watch_launch(kernel, held->room, size));
+    WATCH(moth_watch_launch(kernel, held->copies, size));
     moth_emulated_open(true, device);
     const cudaError_t error = moth_emulated_run(grid, block, shared, together, [](void *arg) {
       bound *it = (bound *)arg;
-      if (it->ptx) moth_ptx_run(it->ptx, it->shared, (char *)it->room);
-      else it->how->run(it->kernel, it->room);
+      if (it->ptx) moth_ptx_run(it->ptx, it->shared, (char *)it->copies);
+      else it->how->run(it->kernel, it->copies);
     }, held.get());
     moth_emulated_open(false, device);
     return error;
@@ -415,7 +415,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
   moth_emulated_occupancy(&held, (int)(block.x * block.y * block.z), shared);
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0);
   if ((uint64_t)grid.x * grid.y * grid.z > (uint64_t)(held * processors))
-    return moth_emulated_told(cudaErrorCooperativeLaunchTooLarge);
+    return moth_emulated_error(cudaErrorCooperativeLaunchTooLarge);
   cudaError_t error = launch_of(kernel, grid, block, args, shared, true, stream->device, &run);
   note_launch(kernel, grid, block, shared);
   if (!error) error = ask(stream, run);
@@ -431,12 +431,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind
   holds lock;
   const bool up = kind == cudaMemcpyHostToDevice, down = kind == cudaMemcpyDeviceToHost;
   if (up == (moth_emulated_where(from) >= 0) || down == (moth_emulated_where(to) >= 0))
-    return moth_emulated_told(cudaErrorInvalidValue);
+    return moth_emulated_error(cudaErrorInvalidValue);
   note(LOG, "copy %zu\n", n);
   if (stream->captures && (is_pageable(to) || is_pageable(from))) return spoil(stream);
   if (is_pageable(to)) {
     run_until(stream, stream->asked);
-    return moth_emulated_sticky ? moth_emulated_told(moth_emulated_sticky) : move(to, from, 0, n);
+    return moth_emulated_sticky ? moth_emulated_error(moth_emulated_sticky) : move(to, from, 0, n);
   }
   if (!is_pageable(from)) return ask(stream, [=] { return move(to, from, 0, n); });
   const char *bytes = (const char *)from;
@@ -448,7 +448,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) 
   ASKED(stream);
   holds lock;
   note(LOG, "fill %zu\n", n);
-  if (moth_emulated_where(to) < 0) return moth_emulated_told(cudaErrorInvalidValue);
+  if (moth_emulated_where(to) < 0) return moth_emulated_error(cudaErrorInvalidValue);
   return ask(stream, [=] { return move(to, NULL, value, n); });
 }
 
@@ -457,7 +457,7 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   CALLED;
   holds lock;
-  if (stream->captures) return moth_emulated_told(cudaErrorInvalidValue);
+  if (stream->captures) return moth_emulated_error(cudaErrorInvalidValue);
   stream->captures = new moth_emulated_graph;
   stream->spoilt = false;
   captured = stream;
@@ -470,11 +470,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   *graph = stream->captures;
   stream->captures = NULL;
   captured = NULL;
-  if (!*graph) return moth_emulated_told(cudaErrorInvalidValue);
+  if (!*graph) return moth_emulated_error(cudaErrorInvalidValue);
   if (!stream->spoilt) return cudaSuccess;
   cudaGraphDestroy(*graph);
   *graph = NULL;
-  return moth_emulated_told(cudaErrorStreamCaptureInvalidated);
+  return moth_emulated_error(cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus *status,
@@ -495,7 +495,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
   CALLED;
   const char *text = getenv("MOTH_EMULATED_GRAPHS");
-  if (text && !strcmp(text, "none")) return moth_emulated_told(cudaErrorMemoryAllocation);
+  if (text && !strcmp(text, "none")) return moth_emulated_error(cudaErrorMemoryAllocation);
   *exec = new moth_emulated_graph{graph->nodes, {}};
   for (cudaGraphNode_t node : graph->nodes) (*exec)->runs.push_back(node->run);
   return cudaSuccess;
@@ -510,7 +510,7 @@ cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode
     if (exec->nodes[i] == node)
       return launch_of(to->func, to->gridDim, to->blockDim, to->kernelParams, to->sharedMemBytes,
                        node->together, node->device, &exec->runs[i]);
-  return moth_emulated_told(cudaErrorInvalidValue);
+  return moth_emulated_error(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
@@ -535,9 +535,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
 
 #ifdef MOTH_WATCHED
 /* In stream order; a graph that is being captured runs later. */
-void moth_watch_block(cudaStream_t s, void *at, int64_t n, int64_t room) {
+void moth_watch_block(cudaStream_t s, void *at, int64_t n, int64_t copies) {
   holds lock;
-  s->todo.push_back([=] { return moth_watch_used(at, (size_t)n, (size_t)room), cudaSuccess; });
+  s->todo.push_back([=] { return moth_watch_used(at, (size_t)n, (size_t)copies), cudaSuccess; });
   s->asked++;
 }
 #endif
@@ -548,7 +548,7 @@ cudaError_t cudaHostAlloc(void **at, size_t n, unsigned) {
   CALLED;
   holds lock;
   *at = calloc(1, n);
-  if (!*at) return moth_emulated_told(cudaErrorMemoryAllocation);
+  if (!*at) return moth_emulated_error(cudaErrorMemoryAllocation);
   locked[(const char *)*at] = n;
   return cudaSuccess;
 }

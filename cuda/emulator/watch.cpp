@@ -72,7 +72,7 @@ thread_local bool watching;
 unsigned self, warp, lane;
 const char *stack_begin, *stack_end, *args_begin, *args_end;
 const void *kernel;
-bool in_trouble; /* it reported an error to the host */
+bool has_reported; /* it reported an error to the host */
 
 span now = 1, launch, block;      /* the start of the launch and of the block */
 span since;                       /* accesses before this time need no check: one of these two */
@@ -195,14 +195,14 @@ void tell(const char *what, const access &a, const party *with, span then, unsig
   static const char *const verbs[] = {"reads", "writes", "copies to", "waits",
                                        "changes by an atomic", "sets by an atomic"};
   static std::set<std::pair<uint32_t, uint32_t>> sites;
-  static std::set<std::string> told;
+  static std::set<std::string> reported;
   const pause none;
   const uint32_t other = with ? with->pc : 0;
-  if (told.size() > 60 || !sites.insert({a.pc, other}).second) return;
+  if (reported.size() > 60 || !sites.insert({a.pc, other}).second) return;
   const std::string here = place_of(a.pc), there = with ? place_of(other) : "";
   if (a.how == access::WAITS && here == there) return; /* a single source line that the compiler
                                                        ** duplicated */
-  if (!told.insert(what + here + there).second) return;
+  if (!reported.insert(what + here + there).second) return;
   const char *path = getenv("MOTH_EMULATED_REPORTS");
   FILE *to = path ? fopen(path, "a") : stderr;
   if (!to) return;
@@ -213,7 +213,7 @@ void tell(const char *what, const access &a, const party *with, span then, unsig
   fprintf(to, "; kernel %s\n",
           kernel ? place_of((uintptr_t)kernel - (uintptr_t)&__ehdr_start).c_str() : "none");
   if (path) fclose(to);
-  else if (told.size() == 1) atexit(leave);
+  else if (reported.size() == 1) atexit(leave);
 }
 
 /* -- order of accesses -- */
@@ -267,7 +267,7 @@ bool touch(cell *c, const access &a) {
   const bool reads = a.how == access::READS, adds = a.how >= access::ADDS;
   const char *what = NULL;
   const party *with = wrote;
-  if (is_coming && races_with(*wrote, &then, &thread)) what = "race with a copy that is under way";
+  if (is_coming && races_with(*wrote, &then, &thread)) what = "race with a copy in progress";
   else if (is_coming) what = "a copy was not awaited", then = wrote->when, thread = self;
   else if (!(adds && wrote->how == ATOMIC) && races_with(*wrote, &then, &thread)) what = "race";
   else if (!reads && races_with(c->read, &then, &thread)) what = "race", with = &c->read;
@@ -368,13 +368,13 @@ void forget_unwritten() {
 }
 
 template <class T> T *reserve(size_t n) {
-  void *room = mmap(NULL, n * sizeof(T), PROT_READ | PROT_WRITE,
+  void *map = mmap(NULL, n * sizeof(T), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) {
-    fprintf(stderr, "watched CUDA: there is no room for what is kept of each byte\n");
+  if (map == MAP_FAILED) {
+    fprintf(stderr, "watched CUDA: out of memory for the state of each byte\n");
     abort();
   }
-  return (T *)room;
+  return (T *)map;
 }
 
 void watch_region(region *r, const void *at, size_t n, size_t most) {
@@ -397,8 +397,8 @@ void moth_watch_launch(const void *of, const void *args, size_t nargs) {
   blocks.clear();
   numbers.clear();
   releases.clear();
-  if (in_trouble || !is_in((uintptr_t)of, &__ehdr_start, &_end)) forget_unwritten();
-  in_trouble = false;
+  if (has_reported || !is_in((uintptr_t)of, &__ehdr_start, &_end)) forget_unwritten();
+  has_reported = false;
   if (!fixed.words) watch_region(&fixed, &__bss_start, (size_t)(&_end - &__bss_start),
                                  (size_t)(&_end - &__bss_start));
 }
@@ -478,8 +478,8 @@ void moth_watch_memory(const void *at, size_t n, watch_state to) {
   memset(states + ((const char *)at - device.begin), to, n);
 }
 
-void moth_watch_used(const void *at, size_t n, size_t room) {
-  moth_watch_memory(at, room, NOBODYS);
+void moth_watch_used(const void *at, size_t n, size_t map) {
+  moth_watch_memory(at, map, NOBODYS);
   moth_watch_memory(at, n, UNWRITTEN);
   if (n) used[(uintptr_t)at] = n;
 }
@@ -511,7 +511,7 @@ void moth_watch_move(const void *to, const void *from, size_t n) {
 void moth_watch_atomic(const void *at, size_t n, const void *where) {
   if (!watching) return;
   look({(uintptr_t)at, n, access::ADDS, pc_of(where)}, false);
-  in_trouble = in_trouble || moth_emulated_is_locked(at); /* see launch.cuh */
+  has_reported = has_reported || moth_emulated_is_locked(at); /* see launch.cuh */
   synchronize((uintptr_t)at);
 }
 void moth_watch_read(const void *at, size_t n) {

@@ -31,7 +31,7 @@ enum watch_state : unsigned char { NOBODYS, UNWRITTEN, WRITTEN };
 void moth_watch_arena(const void *at, size_t n);
 void moth_watch_memory(const void *at, size_t n, watch_state now);
 /* The part of a block that a tensor uses. */
-void moth_watch_used(const void *at, size_t used, size_t room);
+void moth_watch_used(const void *at, size_t used, size_t size);
 void moth_watch_move(const void *to, const void *from, size_t n); /* from NULL: a fill */
 
 #endif

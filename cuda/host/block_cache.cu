@@ -101,7 +101,7 @@ unsigned moth_block_reach(unsigned c) {
 moth_blocks *moth_blocks_new(void) { return (moth_blocks *)calloc(1, sizeof(moth_blocks)); }
 void *moth_block_address(const moth_block *b) { return b->at; }
 
-static void *ask_driver(const moth_device_stream *s, int64_t nbytes) {
+static void *driver_alloc(const moth_device_stream *s, int64_t nbytes) {
   void *at = NULL;
   cudaError_t error = cudaSetDevice(s->queue.device);
   if (!error) error = cudaMalloc(&at, (size_t)nbytes);
@@ -118,7 +118,7 @@ static slab *slab_for(moth_device_stream *s, int64_t nbytes) {
   for (slab *on = s->blocks->slabs; on; on = on->next)
     if (on->size == size && on->used + nbytes <= size) return on;
   slab *on = (slab *)calloc(1, sizeof *on);
-  if (on && (on->at = (char *)ask_driver(s, size))) {
+  if (on && (on->at = (char *)driver_alloc(s, size))) {
     on->size = size;
     on->next = s->blocks->slabs;
     return s->blocks->slabs = on;
@@ -134,7 +134,7 @@ static moth_block *new_block(moth_device_stream *s, unsigned c) {
   b->of = s;
   b->c = c;
   b->from = slab_for(s, size);
-  b->at = b->from ? b->from->at + b->from->used : ask_driver(s, size);
+  b->at = b->from ? b->from->at + b->from->used : driver_alloc(s, size);
   if (b->from) {
     b->from->used += size;
     b->from->out++;
@@ -173,11 +173,11 @@ moth_block *moth_blocks_take(moth_device_stream *s, int64_t nbytes) {
   if (c >= BLOCK_CLASSES) return NULL;
   moth_block *b = take_free(s->blocks, c);
   if (!b && !(b = new_block(s, c))) {
-    moth_blocks_trim(s->place);
+    moth_blocks_trim(s->device_context);
     b = new_block(s, c);
   }
   if (!b) return NULL;
-  b->since = s->place->launches;
+  b->since = s->device_context->launches;
   moth_watch_block(s->queue.stream, b->at, nbytes, moth_block_size(b->c));
   return b;
 }
@@ -203,7 +203,7 @@ static void drop_slabs(moth_blocks *b, bool all) {
 
 /* The block's stream waits for the streams that may still use it. */
 static void wait_for_others(const moth_block *b) {
-  moth_place *p = b->of->place;
+  moth_device_context *p = b->of->device_context;
   for (int i = 0; i < p->nstreams; i++) {
     moth_device_stream *other = p->streams[i];
     if (other == b->of || other->last <= b->since) continue;
@@ -213,7 +213,8 @@ static void wait_for_others(const moth_block *b) {
 
 void moth_block_give(moth_block *b) {
   moth_blocks *to = b->graphs ? b->of->graphs.blocks : b->of->blocks;
-  if (b->of->place->nstreams > 1 && !b->graphs) wait_for_others(b); /* graphs run in order */
+  if (b->of->device_context->nstreams > 1 && !b->graphs) wait_for_others(b); /* graphs run in order
+                                                                             */
   if (!b->graphs) moth_watch_block(b->of->queue.stream, b->at, 0, moth_block_size(b->c));
   if (!b->graphs && b->from) b->from->out--;
   put_free(to, b);
@@ -240,11 +241,11 @@ void moth_blocks_drop(moth_blocks *b) {
   drop_slabs(b, false);
 }
 
-void moth_blocks_trim(moth_place *p) {
+void moth_blocks_trim(moth_device_context *p) {
   for (int i = 0; i < p->nstreams; i++) moth_blocks_drop(p->streams[i]->blocks);
 }
 
-int64_t moth_blocks_cached(const moth_place *p) {
+int64_t moth_blocks_cached(const moth_device_context *p) {
   int64_t bytes = 0;
   for (int i = 0; i < p->nstreams; i++) {
     const moth_blocks *own = p->streams[i]->blocks;

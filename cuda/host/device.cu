@@ -14,7 +14,7 @@
 enum { LAST_OPS = 4 }; /* named in a failure message */
 
 typedef struct context_state {
-  moth_place of[MOTH_MAX_DEVICES + 1];
+  moth_device_context of[MOTH_MAX_DEVICES + 1];
 } context_state;
 
 const moth_host *moth_engine;
@@ -68,10 +68,10 @@ static context_state *state_of(moth_ctx *ctx) {
   return NULL;
 }
 
-moth_place *moth_place_of(moth_ctx *ctx, int device) {
+moth_device_context *moth_device_context_of(moth_ctx *ctx, int device) {
   context_state *s = state_of(ctx);
   if (!s || check_process(ctx)) return NULL;
-  moth_place *p = &s->of[device];
+  moth_device_context *p = &s->of[device];
   cudaError_t error = cudaSetDevice(device - 1);
   if (error) {
     moth_fail_cuda(ctx, "the device cannot be used", error);
@@ -80,15 +80,16 @@ moth_place *moth_place_of(moth_ctx *ctx, int device) {
   return p->nstreams || moth_stream_new(ctx, p, device, 0) ? p : NULL;
 }
 
-moth_place *moth_place_seen(moth_ctx *ctx, int device) {
+moth_device_context *moth_device_context_peek(moth_ctx *ctx, int device) {
   context_state *s = state_of(ctx);
-  return s && !forked && s->of[device].nstreams ? &s->of[device] : moth_place_of(ctx, device);
+  return s && !forked && s->of[device].nstreams ? &s->of[device]
+                                                : moth_device_context_of(ctx, device);
 }
 
 /* -- errors: reported by kernels, and asynchronous errors of CUDA -- */
 
 /* Finds the oldest launch whose kernel reported an error. */
-static const char *find_trouble(const moth_place *p, moth_trouble *t) {
+static const char *find_kernel_error(const moth_device_context *p, moth_kernel_error *t) {
   uint64_t oldest = UINT64_MAX;
   const char *op = NULL;
   for (int i = 0; i < p->nstreams; i++) {
@@ -100,7 +101,7 @@ static const char *find_trouble(const moth_place *p, moth_trouble *t) {
       *t = s->page->of[k];
     }
     for (int k = 0; k < RECORDS; k++) s->page->of[k].code = 0;
-    const char *in_graph = moth_graphs_trouble(p->streams[i], &oldest, t);
+    const char *in_graph = moth_graphs_error(p->streams[i], &oldest, t);
     if (in_graph) op = in_graph;
   }
   p->streams[0]->page->any = 0;
@@ -108,49 +109,49 @@ static const char *find_trouble(const moth_place *p, moth_trouble *t) {
 }
 
 /* Raises the error when all streams are idle: nothing writes to the pages then. */
-static int tell_trouble(moth_ctx *ctx, moth_place *p) {
-  moth_trouble t = {};
+static int raise_kernel_error(moth_ctx *ctx, moth_device_context *p) {
+  moth_kernel_error t = {};
   moth_streams_finish(p);
-  const char *op = find_trouble(p, &t);
+  const char *op = find_kernel_error(p, &t);
   switch (t.code) {
-    case TROUBLE_DIVISION:
+    case KERNEL_ERROR_DIVISION:
       return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
                        "'%s', which ran before on the GPU, divided integers by 0", op);
-    case TROUBLE_INDEX:
+    case KERNEL_ERROR_INDEX:
       return moth_fail(ctx, MOTH_E_INDEX, NULL,
-                       "'%s', which ran before on the GPU, met position \1%lld\2 of %lld", op,
+                       "'%s', which ran before on the GPU, got position \1%lld\2 of %lld", op,
                        t.value, t.limit);
-    case TROUBLE_CLASS:
+    case KERNEL_ERROR_CLASS:
       return moth_fail(ctx, MOTH_E_INDEX, NULL,
-                       "'%s', which ran before on the GPU, met class \1%lld\2 of %lld", op,
+                       "'%s', which ran before on the GPU, got class \1%lld\2 of %lld", op,
                        t.value, t.limit);
-    case TROUBLE_LENGTH:
+    case KERNEL_ERROR_LENGTH:
       return moth_fail(ctx, MOTH_E_SHAPE, NULL,
-                       "'%s', which ran before on the GPU, met a sequence of %lld steps or "
+                       "'%s', which ran before on the GPU, got a sequence of %lld steps or "
                        "targets, where there are 0 to %lld", op, t.value, t.limit);
-    case TROUBLE_DEFINITE:
+    case KERNEL_ERROR_DEFINITE:
       return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
-                       "'%s', which ran before on the GPU, met a matrix that is not finite or not "
+                       "'%s', which ran before on the GPU, got a matrix that is not finite or not "
                        "positive-definite: its leading block of size %lld is not", op, t.value);
-    case TROUBLE_SINGULAR:
-      return moth_fail(ctx, MOTH_E_DOMAIN, NULL, "'%s', which ran before on the GPU, met a matrix "
+    case KERNEL_ERROR_SINGULAR:
+      return moth_fail(ctx, MOTH_E_DOMAIN, NULL, "'%s', which ran before on the GPU, got a matrix "
                        "that is singular: it has no inverse", op);
-    case TROUBLE_ZERO: /* raised by to_index, which users do not call by name */
+    case KERNEL_ERROR_ZERO: /* raised by to_index, which users do not call by name */
       return moth_fail(ctx, MOTH_E_INDEX, NULL,
                        "an op that ran before on the GPU: positions count from 1, got 0");
     default:
       return moth_fail(ctx, MOTH_E_DOMAIN, NULL,
-                       "'%s', which ran before on the GPU, met a value outside of its domain", op);
+                       "'%s', which ran before on the GPU, got a value outside of its domain", op);
   }
 }
 
 const moth_queue *moth_queue_of(moth_ctx *ctx, int device) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   if (!p) return NULL;
   moth_device_stream *s = moth_stream_now(p);
   if (s->graphs.now) return &s->queue; /* its parts have their own records */
   if (*(volatile int *)&p->streams[0]->page->any) {
-    tell_trouble(ctx, p);
+    raise_kernel_error(ctx, p);
     return NULL;
   }
   const cudaError_t error = moth_stream_behind_copies(s);
@@ -158,7 +159,7 @@ const moth_queue *moth_queue_of(moth_ctx *ctx, int device) {
     moth_fail_cuda(ctx, "a stream cannot wait for a copy", error);
     return NULL;
   }
-  s->queue.trouble = &s->page_there->of[s->launches % RECORDS];
+  s->queue.kernel_error = &s->page_there->of[s->launches % RECORDS];
   return &s->queue;
 }
 
@@ -176,15 +177,15 @@ static bool blocking; /* MOTH_CUDA_BLOCKING: synchronize after each launch */
 bool moth_is_blocking(void) { return blocking; }
 
 void moth_note_launch(moth_device_stream *s, const char *op) {
-  s->last = ++s->place->launches;
-  moth_asked *asked = &s->asked[s->launches++ % RECORDS];
+  s->last = ++s->device_context->launches;
+  moth_submitted *asked = &s->asked[s->launches++ % RECORDS];
   asked->op = op;
   asked->number = s->last;
 }
 
 /* An asynchronous kernel failure is raised by the next call. */
 static int fail_late(moth_ctx *ctx, const moth_device_stream *s, cudaError_t error) {
-  char text[160] = "the GPU failed some time ago; launched last:";
+  char text[160] = "the GPU failed in an earlier launch; last launches:";
   for (unsigned i = 1; i <= LAST_OPS && i <= s->launches; i++) {
     const char *op = s->asked[(s->launches - i) % RECORDS].op;
     size_t at = strlen(text);
@@ -204,19 +205,20 @@ static int finish_launch(moth_ctx *ctx, moth_device_stream *s, cudaError_t error
 int moth_launched(moth_ctx *ctx, const moth_queue *q, cudaError_t error) {
   moth_device_stream *s = stream_of(q);
   if (s->graphs.now) return moth_graph_launch(ctx, s, NULL, error);
-  s->place->work.others++;
+  s->device_context->work.others++;
   return finish_launch(ctx, s, error);
 }
 
-cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream) {
+cudaError_t moth_submit(const moth_kernel_call *call, cudaStream_t stream) {
   if (call->together)
     return cudaLaunchCooperativeKernel(call->kernel, call->grid, call->block, call->args,
                                        call->shared, stream);
   return cudaLaunchKernel(call->kernel, call->grid, call->block, call->args, call->shared, stream);
 }
 
-int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel) {
-  const void **at = &stream_of(q)->place->roomy[(uintptr_t)kernel / 16 % ROOMY];
+int moth_allow_shared(moth_ctx *ctx, const moth_queue *q, const void *kernel) {
+  const void **at =
+      &stream_of(q)->device_context->all_shared[(uintptr_t)kernel / 16 % ALL_SHARED_SLOTS];
   struct cudaFuncAttributes has;
   if (*at == kernel) return MOTH_OK;
   cudaError_t error = cudaFuncGetAttributes(&has, kernel);
@@ -232,36 +234,39 @@ int moth_launch(moth_ctx *ctx, const moth_queue *q, const moth_kernel_call *call
   moth_device_stream *s = stream_of(q);
   if (call->grid.x == 0) /* grid_for found the grid too large */
     return moth_fail(ctx, MOTH_E_LIMIT, NULL, "its tensors are too large for one launch on a GPU");
-  int status = call->shared > SHARED_UNASKED ? moth_ask_room(ctx, q, call->kernel) : MOTH_OK;
+  int status = call->shared > SHARED_UNASKED ? moth_allow_shared(ctx, q, call->kernel) : MOTH_OK;
   if (status) return status;
   if (s->graphs.now) return moth_graph_launch(ctx, s, call, cudaSuccess);
-  s->place->work.kernels++;
-  cudaError_t error = moth_ask(call, q->stream);
+  s->device_context->work.kernels++;
+  cudaError_t error = moth_submit(call, q->stream);
   if (error == cudaErrorMemoryAllocation) { /* loading a kernel's code at its first launch can run
                                             ** out of memory */
     cudaGetLastError();
-    moth_blocks_trim(s->place);
-    error = moth_ask(call, q->stream);
+    moth_blocks_trim(s->device_context);
+    error = moth_submit(call, q->stream);
   }
   return finish_launch(ctx, s, error);
 }
 
 int moth_wait_for(moth_ctx *ctx, moth_device_stream *s) {
   if (s->graphs.now)
-    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "it waits for the GPU, which no graph can");
-  s->place->work.waits++;
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+                     "it synchronizes with the GPU, which a CUDA graph cannot");
+  s->device_context->work.waits++;
   cudaError_t error = cudaStreamSynchronize(s->queue.stream);
-  if (!error) return s->place->streams[0]->page->any ? tell_trouble(ctx, s->place) : MOTH_OK;
+  if (!error)
+    return s->device_context->streams[0]->page->any ? raise_kernel_error(ctx, s->device_context)
+                                                    : MOTH_OK;
   return fail_late(ctx, s, error);
 }
 
 int moth_wait(moth_ctx *ctx, int device) {
-  moth_place *p = moth_place_seen(ctx, device);
+  moth_device_context *p = moth_device_context_peek(ctx, device);
   return p ? moth_wait_for(ctx, moth_stream_now(p)) : moth_status(ctx);
 }
 
 static int synchronize(moth_ctx *ctx, int device) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   int status = p ? MOTH_OK : moth_status(ctx);
   for (int i = 0; !status && i < p->nstreams; i++) status = moth_wait_for(ctx, p->streams[i]);
   return status;
@@ -270,7 +275,7 @@ static int synchronize(moth_ctx *ctx, int device) {
 /* -- memory -- */
 
 static void *alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner) {
-  moth_place *p = moth_place_seen(ctx, device);
+  moth_device_context *p = moth_device_context_peek(ctx, device);
   if (!p) return NULL;
   moth_device_stream *s = moth_stream_now(p);
   moth_block *block = s->graphs.now ? moth_blocks_take_for_graph(s, nbytes)
@@ -300,13 +305,13 @@ static void *pin(moth_ctx *ctx, int64_t nbytes, void **owner) {
 }
 
 static int memory(moth_ctx *ctx, int device, moth_device_info *info) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   struct cudaDeviceProp properties;
   size_t left = 0, all = 0;
   if (!p) return moth_status(ctx);
   cudaError_t error = cudaMemGetInfo(&left, &all);
   if (!error) error = cudaGetDeviceProperties(&properties, device - 1);
-  if (error) return moth_fail_cuda(ctx, "the device cannot be asked", error);
+  if (error) return moth_fail_cuda(ctx, "the properties of the device cannot be read", error);
   snprintf(info->name, sizeof info->name, "%.63s", properties.name);
   info->cached_bytes = moth_blocks_cached(p);
   info->free_bytes = (int64_t)left;
@@ -318,7 +323,7 @@ static int memory(moth_ctx *ctx, int device, moth_device_info *info) {
 }
 
 static void empty_cache(moth_ctx *ctx, int device) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   if (!p) return;
   for (int i = 0; i < p->nstreams; i++) {
     moth_library_state *kept = &p->streams[i]->kept[FFT_TABLES];

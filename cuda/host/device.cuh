@@ -14,7 +14,7 @@ enum { FFT_TABLES = LIBRARIES, KEPT }; /* further state that a stream keeps */
 MOTH_LOCAL void *moth_library(int which);
 /* Looks up n functions by name; false if one is missing. */
 MOTH_LOCAL bool moth_library_functions(int which, const char *const *names, int n, void **at);
-MOTH_LOCAL void moth_cuda_report(moth_ctx *ctx, char *text, size_t room);
+MOTH_LOCAL void moth_cuda_report(moth_ctx *ctx, char *text, size_t capacity);
 
 /* The state of a library, or of fft.cu, for a stream; freed with the stream. */
 typedef struct moth_library_state {
@@ -71,13 +71,13 @@ enum { RECORDS = 1024 };
 typedef struct moth_page { /* error records, in memory that the CPU and the device share */
   int any;                 /* nonzero: a kernel of some stream has reported an error; in the first
                            ** stream's page */
-  moth_trouble of[RECORDS];
+  moth_kernel_error of[RECORDS];
 } moth_page;
 
-typedef struct moth_asked { /* a launch */
+typedef struct moth_submitted { /* a launch */
   const char *op;
   uint64_t number; /* counted over all streams of the context on the device */
-} moth_asked;
+} moth_submitted;
 
 typedef struct moth_blocks moth_blocks;
 
@@ -89,13 +89,13 @@ typedef struct moth_graphs { /* the graphs of a stream (graph.cu) */
 
 typedef struct moth_device_stream {
   moth_queue queue; /* first member: launchers see only this */
-  struct moth_place *place;
+  struct moth_device_context *device_context;
   int number, priority;
   bool held; /* in use; else it can be handed out */
   moth_blocks *blocks;
   moth_library_state kept[KEPT];
   moth_page *page, *page_there; /* its address for the CPU and for the device */
-  moth_asked asked[RECORDS];
+  moth_submitted asked[RECORDS];
   unsigned launches;
   uint64_t last;      /* number of the last launch or wait */
   cudaEvent_t mark;   /* last recorded after launch `marked` */
@@ -104,10 +104,10 @@ typedef struct moth_device_stream {
   moth_graphs graphs;
 } moth_device_stream;
 
-enum { ROOMY = 64 };
+enum { ALL_SHARED_SLOTS = 64 };
 
 /* A context on a device. The first stream is the default stream. */
-typedef struct moth_place {
+typedef struct moth_device_context {
   moth_device_stream **streams;
   int nstreams, current;
   uint64_t launches;
@@ -116,17 +116,18 @@ typedef struct moth_place {
   moth_device_work work;
   /* Kernels that already have all shared memory, in slots by address; an entry may replace another.
   */
-  const void *roomy[ROOMY];
-} moth_place;
+  const void *all_shared[ALL_SHARED_SLOTS];
+} moth_device_context;
 
 /* NULL: an error is set. Makes the device current. */
-MOTH_LOCAL moth_place *moth_place_of(moth_ctx *ctx, int device);
+MOTH_LOCAL moth_device_context *moth_device_context_of(moth_ctx *ctx, int device);
 /* The same without making the device current, for callers that only read. */
-MOTH_LOCAL moth_place *moth_place_seen(moth_ctx *ctx, int device);
-MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_place *p, int device,
+MOTH_LOCAL moth_device_context *moth_device_context_peek(moth_ctx *ctx, int device);
+MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_device_context *p, int device,
                                               int priority);
-MOTH_LOCAL cudaError_t moth_streams_finish(moth_place *p); /* synchronizes all streams */
-MOTH_LOCAL void moth_streams_close(moth_place *p); /* synchronizes all streams and frees them */
+MOTH_LOCAL cudaError_t moth_streams_finish(moth_device_context *p); /* synchronizes all streams */
+/* Synchronizes all streams and frees them. */
+MOTH_LOCAL void moth_streams_close(moth_device_context *p);
 /* Later work of `s` runs after all work submitted to `other` so far. */
 MOTH_LOCAL cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other);
 /* The copy last submitted to `s` must appear complete: later work on any stream of its context and
@@ -135,7 +136,7 @@ MOTH_LOCAL cudaError_t moth_stream_copied(moth_device_stream *s);
 MOTH_LOCAL cudaError_t moth_stream_behind_copies(moth_device_stream *s);
 MOTH_LOCAL extern const moth_stream_functions moth_cuda_streams;
 
-static inline moth_device_stream *moth_stream_now(const moth_place *p) {
+static inline moth_device_stream *moth_stream_now(const moth_device_context *p) {
   return p->streams[p->current];
 }
 
@@ -155,9 +156,9 @@ MOTH_LOCAL bool moth_is_forked(void); /* no CUDA function may be called any more
 ** A kernel that needs more calls this once; it allows all that a block can have, since another
 ** launch may need more than this one. */
 enum { SHARED_UNASKED = 40 << 10 };
-MOTH_LOCAL int moth_ask_room(moth_ctx *ctx, const moth_queue *q, const void *kernel);
+MOTH_LOCAL int moth_allow_shared(moth_ctx *ctx, const moth_queue *q, const void *kernel);
 /* Sets *run: whether kernels of mma.cuh run on a GPU of this compute capability (gemm_mma.cu). */
-MOTH_LOCAL cudaError_t moth_ask_tensor_cores(int major, bool *run);
+MOTH_LOCAL cudaError_t moth_check_tensor_cores(int major, bool *run);
 
 MOTH_LOCAL int moth_cuda_copy(moth_tensor *y, const moth_tensor *x, bool wait);
 
@@ -172,9 +173,9 @@ MOTH_LOCAL void moth_block_give(moth_block *b);
 /* For the graph that is being captured or updated: the block stays with the stream's graphs. */
 MOTH_LOCAL moth_block *moth_blocks_take_for_graph(moth_device_stream *s, int64_t nbytes);
 MOTH_LOCAL void moth_blocks_drop(moth_blocks *b); /* returns free blocks to the driver */
-MOTH_LOCAL void moth_blocks_trim(moth_place *p);  /* those of all streams, except blocks of graphs
-                                                  */
-MOTH_LOCAL int64_t moth_blocks_cached(const moth_place *p);
+/* Those of all streams, except blocks of graphs. */
+MOTH_LOCAL void moth_blocks_trim(moth_device_context *p);
+MOTH_LOCAL int64_t moth_blocks_cached(const moth_device_context *p);
 MOTH_LOCAL void moth_blocks_free(moth_blocks *b); /* including its free blocks; NULL is allowed */
 
 /* Size classes from 512 bytes to 1 TiB: eight for each octave as in core/base/context.h, more for
@@ -187,15 +188,15 @@ MOTH_LOCAL unsigned moth_block_reach(unsigned c);
 /* -- graphs (graph.cu): launches captured once and submitted together -- */
 
 /* Submits moth_launch's call to the runtime. */
-MOTH_LOCAL cudaError_t moth_ask(const moth_kernel_call *call, cudaStream_t stream);
+MOTH_LOCAL cudaError_t moth_submit(const moth_kernel_call *call, cudaStream_t stream);
 /* Does the work of moth_launch and moth_launched while graphs.now is set. call: NULL for a library
 ** call or copy, which returned `error`. */
 MOTH_LOCAL int moth_graph_launch(moth_ctx *ctx, moth_device_stream *s,
                                  const moth_kernel_call *call, cudaError_t error);
 /* Finds the oldest error that kernels of graphs reported before launch *oldest, sets *oldest to its
 ** launch, and clears all of them. Returns the op's name; NULL: no error. */
-MOTH_LOCAL const char *moth_graphs_trouble(moth_device_stream *s, uint64_t *oldest,
-                                           moth_trouble *t);
+MOTH_LOCAL const char *moth_graphs_error(moth_device_stream *s, uint64_t *oldest,
+                                           moth_kernel_error *t);
 MOTH_LOCAL void moth_graphs_close(moth_device_stream *s);
 MOTH_LOCAL extern const moth_graph_functions moth_cuda_graphs;
 

@@ -27,10 +27,10 @@ struct moth_graph {
   graph_part *parts;
   uint32_t nparts, part;  /* number of parts, and the current part */
   cudaGraphNode_t *nodes; /* of kernels with varying arguments */
-  unsigned nnodes, room;
+  unsigned nnodes, capacity;
   unsigned at;            /* the next node to update */
-  moth_trouble *records, *records_there; /* one for each part; their address for the CPU and for the
-                                         ** device */
+  moth_kernel_error *records, *records_there; /* one for each part; their address for the CPU and
+                                              ** for the device */
 };
 
 /* -- creating and freeing -- */
@@ -52,7 +52,7 @@ static moth_graph *graph_new(moth_ctx *ctx, moth_device_stream *of, uint32_t par
   if (g && g->parts) error = cudaHostAlloc((void **)&g->records, bytes, cudaHostAllocMapped);
   if (!error) error = cudaHostGetDevicePointer((void **)&g->records_there, g->records, 0);
   if (error) {
-    moth_fail_cuda(ctx, "a graph cannot be made", error);
+    moth_fail_cuda(ctx, "a CUDA graph cannot be created", error);
     if (g) graph_delete(g);
     return NULL;
   }
@@ -60,21 +60,22 @@ static moth_graph *graph_new(moth_ctx *ctx, moth_device_stream *of, uint32_t par
   g->back = -1;
   g->nparts = parts;
   for (uint32_t i = 0; i < parts; i++)
-    g->records[i] = moth_trouble{0, &of->place->streams[0]->page_there->any, 0, 0};
+    g->records[i] = moth_kernel_error{0, &of->device_context->streams[0]->page_there->any, 0, 0};
   return g;
 }
 
 static moth_graph *graph_begin(moth_ctx *ctx, int device, uint32_t parts) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   if (p && moth_is_blocking())
-    moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "MOTH_CUDA_BLOCKING is set: launches go one by one");
+    moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+              "MOTH_CUDA_BLOCKING is set: each launch is synchronous");
   if (!p || moth_is_blocking()) return NULL;
   moth_device_stream *s = moth_stream_now(p);
   moth_graph *g = graph_new(ctx, s, parts);
   if (!g) return NULL;
   const cudaError_t error = cudaStreamBeginCapture(s->queue.stream, cudaStreamCaptureModeRelaxed);
   if (error) {
-    moth_fail_cuda(ctx, "a graph cannot be made", error);
+    moth_fail_cuda(ctx, "a CUDA graph cannot be created", error);
     graph_delete(g);
     return NULL;
   }
@@ -84,10 +85,10 @@ static moth_graph *graph_begin(moth_ctx *ctx, int device, uint32_t parts) {
 }
 
 /* Errors that its kernels reported are still raised. */
-static void keep_troubles(const moth_graph *g) {
+static void keep_kernel_errors(const moth_graph *g) {
   moth_device_stream *s = g->of;
   for (uint32_t i = 0; i < g->nparts; i++) {
-    moth_trouble *to = &s->page->of[s->launches % RECORDS];
+    moth_kernel_error *to = &s->page->of[s->launches % RECORDS];
     if (!g->records[i].code) continue;
     to->value = g->records[i].value;
     to->limit = g->records[i].limit;
@@ -99,7 +100,7 @@ static void keep_troubles(const moth_graph *g) {
 /* Makes the graph's stream current, ordered after the current stream; leave() restores it, in
 ** order. */
 static cudaError_t enter(moth_graph *g) {
-  moth_place *p = g->of->place;
+  moth_device_context *p = g->of->device_context;
   moth_device_stream *now = moth_stream_now(p);
   if (now == g->of) return cudaSuccess;
   g->back = now->number;
@@ -109,7 +110,7 @@ static cudaError_t enter(moth_graph *g) {
 
 /* The work has been submitted, so a join that fails must not hide it. */
 static void leave(moth_graph *g, bool behind) {
-  moth_place *p = g->of->place;
+  moth_device_context *p = g->of->device_context;
   if (g->back < 0) return;
   p->current = g->back;
   g->back = -1;
@@ -121,14 +122,14 @@ static void leave(moth_graph *g, bool behind) {
 static void graph_drop(moth_ctx *ctx, moth_graph *g) {
   moth_device_stream *s = g->of;
   const bool now = s->graphs.now == g, there = !moth_is_forked() &&
-                                               moth_place_of(ctx, s->queue.device + 1);
+                                               moth_device_context_of(ctx, s->queue.device + 1);
   if (now && !g->exec && there) cudaStreamEndCapture(s->queue.stream, &g->graph);
   if (now) s->graphs.now = NULL;
   leave(g, there);
   if (!there) return;
   cudaGetLastError(); /* a failed capture reports its error once more */
   cudaStreamSynchronize(s->queue.stream);
-  keep_troubles(g);
+  keep_kernel_errors(g);
   for (moth_graph **at = &s->graphs.all; *at; at = &(*at)->next)
     if (*at == g) {
       *at = g->next;
@@ -162,12 +163,12 @@ static int note_node(moth_ctx *ctx, moth_graph *g) {
 #endif
   if (!error && n != 1) error = cudaErrorInvalidValue;
   if (error) return moth_fail_cuda(ctx, "a kernel is not found in its graph", error);
-  if (g->nnodes == g->room) {
-    const unsigned room = g->room ? 2 * g->room : 16;
-    void *more = realloc(g->nodes, room * sizeof *g->nodes);
+  if (g->nnodes == g->capacity) {
+    const unsigned capacity = g->capacity ? 2 * g->capacity : 16;
+    void *more = realloc(g->nodes, capacity * sizeof *g->nodes);
     if (!more) return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
     g->nodes = (cudaGraphNode_t *)more;
-    g->room = room;
+    g->capacity = capacity;
   }
   g->nodes[g->nnodes++] = *last;
   g->parts[g->part].count++;
@@ -175,7 +176,7 @@ static int note_node(moth_ctx *ctx, moth_graph *g) {
 }
 
 static int fail_change(moth_ctx *ctx) {
-  return moth_fail(ctx, MOTH_E_STATE, NULL, "its kernels are others than when it was captured");
+  return moth_fail(ctx, MOTH_E_STATE, NULL, "its kernels differ from the captured ones");
 }
 
 static int change(moth_ctx *ctx, moth_graph *g, const moth_kernel_call *call) {
@@ -196,8 +197,8 @@ int moth_graph_launch(moth_ctx *ctx, moth_device_stream *s, const moth_kernel_ca
   moth_graph *g = s->graphs.now;
   const bool varies = g->parts[g->part].varies;
   if (call && g->exec) return change(ctx, g, call);
-  if (call) error = moth_ask(call, s->queue.stream);
-  if (error) return moth_fail_cuda(ctx, "a graph cannot hold this", error);
+  if (call) error = moth_submit(call, s->queue.stream);
+  if (error) return moth_fail_cuda(ctx, "a CUDA graph cannot contain this", error);
   if (!varies) return MOTH_OK;
   return call ? note_node(ctx, g) : fail_change(ctx);
 }
@@ -212,7 +213,8 @@ static int finish_part(moth_ctx *ctx, const moth_graph *g) {
 static int graph_part_begin(moth_ctx *ctx, moth_graph *g, uint32_t part, const char *op,
                             bool varies) {
   moth_device_stream *s = g->of;
-  int status = moth_place_seen(ctx, s->queue.device + 1) ? finish_part(ctx, g) : moth_status(ctx);
+  int status =
+      moth_device_context_peek(ctx, s->queue.device + 1) ? finish_part(ctx, g) : moth_status(ctx);
   if (status) return status;
   const cudaError_t error = enter(g);
   if (error) return moth_fail_cuda(ctx, "a graph's stream cannot wait", error);
@@ -220,7 +222,7 @@ static int graph_part_begin(moth_ctx *ctx, moth_graph *g, uint32_t part, const c
   s->graphs.now = g;
   g->part = part;
   g->at = g->parts[part].first;
-  s->queue.trouble = &g->records_there[part];
+  s->queue.kernel_error = &g->records_there[part];
   return MOTH_OK;
 }
 
@@ -230,7 +232,8 @@ static int graph_ready(moth_ctx *ctx, int device) {
 
 static int graph_launch(moth_ctx *ctx, moth_graph *g) {
   moth_device_stream *s = g->of;
-  int status = moth_place_of(ctx, s->queue.device + 1) ? finish_part(ctx, g) : moth_status(ctx);
+  int status =
+      moth_device_context_of(ctx, s->queue.device + 1) ? finish_part(ctx, g) : moth_status(ctx);
   if (status) return status;
   cudaError_t error = cudaSuccess;
   s->graphs.now = NULL;
@@ -249,7 +252,7 @@ static int graph_launch(moth_ctx *ctx, moth_graph *g) {
 
 /* -- errors -- */
 
-const char *moth_graphs_trouble(moth_device_stream *s, uint64_t *oldest, moth_trouble *t) {
+const char *moth_graphs_error(moth_device_stream *s, uint64_t *oldest, moth_kernel_error *t) {
   const char *op = NULL;
   for (moth_graph *g = s->graphs.all; g; g = g->next)
     for (uint32_t i = 0; i < g->nparts; i++) {
@@ -266,7 +269,7 @@ const char *moth_graphs_trouble(moth_device_stream *s, uint64_t *oldest, moth_tr
 /* -- the functions that the core calls -- */
 
 static void work_so_far(moth_ctx *ctx, int device, moth_device_work *work) {
-  const moth_place *p = moth_place_seen(ctx, device);
+  const moth_device_context *p = moth_device_context_peek(ctx, device);
   if (p) *work = p->work;
   else memset(work, 0, sizeof *work);
 }

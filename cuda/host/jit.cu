@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "moth_made.inc"
+#include "moth_jit_preamble.inc"
 
 static_assert(MOTH_MAX_DIMS == 8, "as preamble.cuh says");
 
@@ -41,7 +41,7 @@ static const char *const names[] = {
 static pthread_once_t asked = PTHREAD_ONCE_INIT;
 static bool there;
 
-static void ask_for_nvrtc(void) {
+static void open_nvrtc(void) {
   enum { N = sizeof names / sizeof *names };
   static_assert(sizeof nvrtc == N * sizeof(void *), "a name for each function");
   there = moth_library_functions(LIBRARY_NVRTC, names, N, (void **)&nvrtc);
@@ -51,49 +51,49 @@ static void ask_for_nvrtc(void) {
 
 /* Compiles for the device, or, if it is newer than this NVRTC, to PTX that the driver compiles.
 ** false: the device is too old. */
-static bool choose_target(int device, char *option, size_t room, bool *is_ptx) {
+static bool choose_target(int device, char *option, size_t capacity, bool *is_ptx) {
   enum { MOST = 64 };
   int n = 0, list[MOST], best = 0;
   if (nvrtc.arch_count(&n) || n > MOST || nvrtc.archs(list)) return false;
   for (int i = 0; i < n; i++)
     if (list[i] <= device && list[i] > best) best = list[i];
   *is_ptx = best != device;
-  snprintf(option, room, "--gpu-architecture=%s_%d", *is_ptx ? "compute" : "sm", best);
+  snprintf(option, capacity, "--gpu-architecture=%s_%d", *is_ptx ? "compute" : "sm", best);
   return best > 0;
 }
 
 /* An error message: what failed, and the start of the library's message. */
-typedef struct trouble_text {
+typedef struct error_text {
   char *to;
-  size_t room;
-} trouble_text;
+  size_t capacity;
+} error_text;
 
-static int cannot(trouble_text why, const char *what, const char *more) {
-  snprintf(why.to, why.room, "%s%s%s", what, more && *more ? ": " : "", more ? more : "");
+static int cannot(error_text why, const char *what, const char *more) {
+  snprintf(why.to, why.capacity, "%s%s%s", what, more && *more ? ": " : "", more ? more : "");
   return MOTH_E_UNSUPPORTED;
 }
 
-static int tell_log(trouble_text why, nvrtcProgram p) {
+static int print_log(error_text why, nvrtcProgram p) {
   size_t size = 0;
   char *log = nvrtc.log_size(p, &size) || size == 0 ? NULL : (char *)calloc(1, size + 1);
   if (log && nvrtc.log(p, log)) *log = 0;
-  cannot(why, "NVRTC does not compile what was made for it", log);
+  cannot(why, "NVRTC failed to compile the kernel", log);
   free(log);
   return MOTH_E_UNSUPPORTED;
 }
 
-typedef struct made_code {
+typedef struct jit_code {
   char *at; /* the caller calls free() */
   size_t size;
-} made_code;
+} jit_code;
 
-static int code_of(trouble_text why, nvrtcProgram p, bool is_ptx, made_code *code) {
+static int code_of(error_text why, nvrtcProgram p, bool is_ptx, jit_code *code) {
   const int error = is_ptx ? nvrtc.ptx_size(p, &code->size) : nvrtc.cubin_size(p, &code->size);
-  if (error || !code->size) return cannot(why, "NVRTC has no code for what it compiled", NULL);
+  if (error || !code->size) return cannot(why, "NVRTC returned no code", NULL);
   code->at = (char *)malloc(code->size);
   if (!code->at) return MOTH_E_MEM;
   if (!(is_ptx ? nvrtc.ptx(p, code->at) : nvrtc.cubin(p, code->at))) return MOTH_OK;
-  return cannot(why, "NVRTC does not give what it compiled", NULL);
+  return cannot(why, "NVRTC did not return its code", NULL);
 }
 
 typedef struct target {
@@ -101,12 +101,12 @@ typedef struct target {
   bool is_ptx;
 } target;
 
-static int compile(trouble_text why, const target *to, const char *source, made_code *code) {
+static int compile(error_text why, const target *to, const char *source, jit_code *code) {
   const char *options[] = {to->option, "--std=c++17", "-default-device", "-w"};
   nvrtcProgram p = NULL;
   if (nvrtc.create(&p, source, "moth.cu", 0, NULL, NULL))
-    return cannot(why, "NVRTC makes no program", NULL);
-  const int status = nvrtc.compile(p, 4, options) ? tell_log(why, p)
+    return cannot(why, "NVRTC cannot create a program", NULL);
+  const int status = nvrtc.compile(p, 4, options) ? print_log(why, p)
                                                   : code_of(why, p, to->is_ptx, code);
   nvrtc.destroy(&p);
   return status;
@@ -116,7 +116,7 @@ static int compile(trouble_text why, const target *to, const char *source, made_
 
 #if CUDART_VERSION >= 12080
 /* Loaded code is never freed. It is sent to the device now: not while a graph is captured. */
-static int load(trouble_text why, const char *code, const char *const *kernels, int n,
+static int load(error_text why, const char *code, const char *const *kernels, int n,
                 const void **at) {
   cudaLibrary_t library;
   cudaError_t error = cudaLibraryLoadData(&library, code, NULL, NULL, 0, NULL, NULL, 0);
@@ -124,22 +124,22 @@ static int load(trouble_text why, const char *code, const char *const *kernels, 
     cudaKernel_t kernel;
     error = cudaLibraryGetKernel(&kernel, library, kernels[i]);
     at[i] = (const void *)kernel;
-    if (!error) error = moth_made_load(at[i]);
+    if (!error) error = moth_jit_load(at[i]);
   }
   if (!error) return MOTH_OK;
   cudaGetLastError();
   /* Out of memory: a later call may succeed. */
   if (error == cudaErrorMemoryAllocation) return MOTH_E_MEM;
-  return cannot(why, "what NVRTC compiled cannot be loaded", cudaGetErrorString(error));
+  return cannot(why, "the code of NVRTC cannot be loaded", cudaGetErrorString(error));
 }
 #else
-static int load(trouble_text why, const char *, const char *const *, int, const void **) {
+static int load(error_text why, const char *, const char *const *, int, const void **) {
   return cannot(why, "this build's CUDA toolkit is older than 12.8, which first loads kernels that "
-                "are made at run time", NULL);
+                "are compiled at run time", NULL);
 }
 #endif
 
-cudaError_t moth_made_load(const void *kernel) {
+cudaError_t moth_jit_load(const void *kernel) {
   struct cudaFuncAttributes found;
   return cudaFuncGetAttributes(&found, kernel);
 }
@@ -154,14 +154,14 @@ static void note(const char *source) {
 }
 
 /* Loads the code from the cache on disk if possible; else compiles and stores it there. */
-static int load_source(trouble_text why, const moth_queue *q, const char *source,
+static int load_source(error_text why, const moth_queue *q, const char *source,
                        const char *const *kernels, int n, const void **at) {
   char name[4096];
   int major = 0, minor = 0;
   target to = {};
-  made_code code = {};
+  jit_code code = {};
   if (!choose_target(10 * q->major + q->minor, to.option, sizeof to.option, &to.is_ptx))
-    return cannot(why, "this NVRTC compiles for newer GPUs alone", NULL);
+    return cannot(why, "this NVRTC compiles only for newer GPUs", NULL);
   nvrtc.version(&major, &minor);
   const bool keeps = moth_cache_name(to.option, 1000 * major + minor, source, name, sizeof name);
   char *kept = keeps ? moth_cache_read(name) : NULL;
@@ -175,17 +175,19 @@ static int load_source(trouble_text why, const moth_queue *q, const char *source
   return status;
 }
 
-int moth_make(const moth_queue *q, const char *source, const char *const *kernels, int n,
-              const void **at, char *to, size_t room) {
-  const trouble_text why = {to, room};
-  pthread_once(&asked, ask_for_nvrtc);
+int moth_jit_compile(const moth_queue *q, const char *source, const char *const *kernels, int n,
+              const void **at, char *to, size_t capacity) {
+  const error_text why = {to, capacity};
+  pthread_once(&asked, open_nvrtc);
   if (!there)
-    return cannot(why, "its kernel is made at run time by NVRTC (libnvrtc.so of CUDA 12 or 13), "
-                  "which was not found; single ops work without it", NULL);
-  const size_t before = sizeof moth_made_text - 1, own = strlen(source);
+    return cannot(why,
+                  "its kernel is compiled at run time by NVRTC (libnvrtc.so of CUDA 12 or 13), "
+                  "which was not found; single ops work without it",
+                  NULL);
+  const size_t before = sizeof moth_jit_preamble - 1, own = strlen(source);
   char *whole = (char *)malloc(before + own + 1);
   if (!whole) return MOTH_E_MEM;
-  memcpy(whole, moth_made_text, before);
+  memcpy(whole, moth_jit_preamble, before);
   memcpy(whole + before, source, own + 1);
   note(source);
   const int status = load_source(why, q, whole, kernels, n, at);

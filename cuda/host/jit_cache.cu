@@ -32,17 +32,17 @@ static uint64_t sum_of(const char *code, uint64_t n) {
 }
 
 /* Finds the folder, and creates it if it is missing; false: there is none. */
-static bool folder(char *to, size_t room) {
+static bool folder(char *to, size_t capacity) {
   const char *own = getenv("MOTH_CACHE"), *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   int n = 0;
 #ifndef __CUDACC__
   if (!own) return false;
 #endif
   if (own && (!*own || !strcmp(own, "none"))) return false;
-  if (own) n = snprintf(to, room, "%s", own);
-  else if (base && *base == '/') n = snprintf(to, room, "%s/moth", base);
-  else if (home && *home == '/') n = snprintf(to, room, "%s/.cache/moth", home);
-  if (n <= 0 || (size_t)n >= room) return false;
+  if (own) n = snprintf(to, capacity, "%s", own);
+  else if (base && *base == '/') n = snprintf(to, capacity, "%s/moth", base);
+  else if (home && *home == '/') n = snprintf(to, capacity, "%s/.cache/moth", home);
+  if (n <= 0 || (size_t)n >= capacity) return false;
   for (char *at = to + 1;; at++) {
     if (*at && *at != '/') continue;
     const char held = *at;
@@ -54,16 +54,17 @@ static bool folder(char *to, size_t room) {
   return access(to, W_OK) == 0;
 }
 
-bool moth_cache_name(const char *target, int version, const char *source, char *to, size_t room) {
+bool moth_cache_name(const char *target, int version, const char *source, char *to,
+                     size_t capacity) {
   char key[128];
-  if (!folder(to, room)) return false;
+  if (!folder(to, capacity)) return false;
   const size_t n = (size_t)snprintf(key, sizeof key, "%s %d ", target, version);
   uint64_t hash[2] = {14695981039346656037u, 0x9e3779b97f4a7c15u};
   for (uint64_t &h : hash) h = hash_bytes(hash_bytes(h, key, n), source, strlen(source));
   const size_t used = strlen(to);
-  const int more = snprintf(to + used, room - used, "/%016llx%016llx.kernel",
+  const int more = snprintf(to + used, capacity - used, "/%016llx%016llx.kernel",
                             (unsigned long long)hash[0], (unsigned long long)hash[1]);
-  return (size_t)more < room - used;
+  return (size_t)more < capacity - used;
 }
 
 char *moth_cache_read(const char *name) {

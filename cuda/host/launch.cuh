@@ -54,22 +54,28 @@ template <class T> static inline T *data(const moth_tensor *x) { return (T *)mot
 
 /* A launch's error record, in memory that the kernel and the host share: a kernel reports invalid
 ** values here. The first report counts, and the host checks *any. */
-typedef struct moth_trouble {
+typedef struct moth_kernel_error {
   int code;        /* 0: no error; else one of the enum below */
   int *any;        /* shared by all launches */
   long long value; /* the invalid value */
   long long limit; /* its upper limit (exclusive) */
-} moth_trouble;
-enum { TROUBLE_INDEX = 1, TROUBLE_DIVISION, TROUBLE_CLASS, TROUBLE_ZERO, TROUBLE_DOMAIN,
-       TROUBLE_LENGTH, /* of a sequence; limit is the greatest valid value */
-       TROUBLE_DEFINITE, /* of a matrix; value is the order of the leading minor that is not
-                         ** positive */
-       TROUBLE_SINGULAR };
+} moth_kernel_error;
+enum {
+  KERNEL_ERROR_INDEX = 1,
+  KERNEL_ERROR_DIVISION,
+  KERNEL_ERROR_CLASS,
+  KERNEL_ERROR_ZERO,
+  KERNEL_ERROR_DOMAIN,
+  KERNEL_ERROR_LENGTH,   /* of a sequence; limit is the greatest valid value */
+  KERNEL_ERROR_DEFINITE, /* of a matrix; value is the order of the leading minor that is not
+                          ** positive */
+  KERNEL_ERROR_SINGULAR
+};
 
 /* The current stream of a context on a device; moth_queue_of also makes that device current. */
 typedef struct moth_queue {
   cudaStream_t stream;
-  moth_trouble *trouble; /* of the next launch; a device address */
+  moth_kernel_error *kernel_error; /* of the next launch; a device address */
   int device;            /* counts from 0 */
   int processors;        /* multiprocessors */
   int major, minor;
@@ -129,7 +135,8 @@ static __device__ inline int64_t thread_number() {
 
 /* One thread reports for all active threads of its warp: each report is an atomic access over the
 ** bus. */
-static __device__ inline void report(moth_trouble *t, int code, long long value, long long limit) {
+static __device__ inline void report(moth_kernel_error *t, int code, long long value,
+                                     long long limit) {
   const unsigned row = threadIdx.z * blockDim.y + threadIdx.y;
   const int lane = (int)((row * blockDim.x + threadIdx.x) % WARP);
   if (lane != __ffs((int)__activemask()) - 1) return;
@@ -143,8 +150,8 @@ static __device__ inline void report(moth_trouble *t, int code, long long value,
 /* Dynamic shared memory, as elements of a type. */
 #ifdef __CUDACC__
 template <class T> static __device__ inline T *shared_memory() {
-  extern __shared__ __align__(16) unsigned char shared_room[];
-  return reinterpret_cast<T *>(shared_room);
+  extern __shared__ __align__(16) unsigned char block_shared[];
+  return reinterpret_cast<T *>(block_shared);
 }
 #else
 template <class T> static inline T *shared_memory() { return (T *)moth_emulated_shared(); }

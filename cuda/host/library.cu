@@ -30,7 +30,7 @@ static const library known[LIBRARIES] = {
    {LT_FILES, NULL}},
   {"cuDNN", "MOTH_CUDNN", "cudnnGetVersion", "convolutions and attention by Moth's own kernels",
    {"libcudnn.so.9", "libcudnn.so.8", NULL}},
-  {"NVRTC", "MOTH_NVRTC", "nvrtcVersion", "elementwise ops run one by one, none are joined",
+  {"NVRTC", "MOTH_NVRTC", "nvrtcVersion", "elementwise ops run one by one, none are fused",
    {RTC_FILES, NULL}},
 };
 
@@ -79,21 +79,21 @@ bool moth_library_functions(int which, const char *const *names, int n, void **a
 
 typedef struct text {
   char *at;
-  size_t room, used;
+  size_t capacity, used;
 } text;
 
-#define SAY(t, ...)                                                                         \
-  do {                                                                                      \
-    int n_ = snprintf((t)->at + (t)->used, (t)->room - (t)->used, __VA_ARGS__);             \
-    if (n_ > 0) (t)->used += (size_t)n_ < (t)->room - (t)->used ? (size_t)n_                \
-                                                                : (t)->room - (t)->used - 1; \
+#define SAY(t, ...)                                                                              \
+  do {                                                                                           \
+    int n_ = snprintf((t)->at + (t)->used, (t)->capacity - (t)->used, __VA_ARGS__);              \
+    if (n_ > 0) (t)->used += (size_t)n_ < (t)->capacity - (t)->used ? (size_t)n_                 \
+                                                                : (t)->capacity - (t)->used - 1; \
   } while (0)
 
-static void tell_version(text *t, const char *name, int version) {
+static void print_version(text *t, const char *name, int version) {
   SAY(t, "%s\t%d.%d\n", name, version / 1000, version % 1000 / 10);
 }
 
-static void tell_library(text *t, int which) {
+static void print_library(text *t, int which) {
   const library *l = &known[which];
   void *handle = moth_library(which);
   int major = 0, minor = 0;
@@ -109,8 +109,8 @@ static void tell_library(text *t, int which) {
   else SAY(t, "%s\t%zu (%s)\n", l->name, ask.version(), opened[which].file);
 }
 
-void moth_cuda_report(moth_ctx *ctx, char *to, size_t room) {
-  text t = {to, room, 0};
+void moth_cuda_report(moth_ctx *ctx, char *to, size_t capacity) {
+  text t = {to, capacity, 0};
   int driver = 0, runtime = 0;
   Dl_info self;
   (void)ctx;
@@ -118,8 +118,8 @@ void moth_cuda_report(moth_ctx *ctx, char *to, size_t room) {
     SAY(&t, "plugin\t%s\n", self.dli_fname);
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
     SAY(&t, "driver\tnot found: libcuda.so.1 is missing; tensors stay on the CPU\n");
-  else tell_version(&t, "driver", driver);
-  if (cudaRuntimeGetVersion(&runtime) == cudaSuccess) tell_version(&t, "runtime", runtime);
+  else print_version(&t, "driver", driver);
+  if (cudaRuntimeGetVersion(&runtime) == cudaSuccess) print_version(&t, "runtime", runtime);
   cudaGetLastError();
-  for (int i = 0; i < LIBRARIES; i++) tell_library(&t, i);
+  for (int i = 0; i < LIBRARIES; i++) print_library(&t, i);
 }

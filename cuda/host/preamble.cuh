@@ -26,7 +26,7 @@ typedef unsigned long uint64_t;
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 
-#define MOTH_MADE(name) extern "C" __global__ void name(const __grid_constant__ given t)
+#define MOTH_JIT_KERNEL(name) extern "C" __global__ void name(const __grid_constant__ given t)
 static __device__ inline int64_t thread_number() {
   return (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
 }
@@ -39,11 +39,11 @@ static __device__ inline int64_t thread_number() {
 #define __forceinline__ inline
 
 /* As in cuda/emulator/streams.cpp. */
-struct moth_emulated_made {
+struct moth_emulated_jit {
   size_t size;
-  void (*hold)(void *room, void *const *args);
-  void (*run)(const void *kernel, void *room);
-  void (*body)(const void *room);
+  void (*hold)(void *args_at, void *const *args);
+  void (*run)(const void *kernel, void *args_at);
+  void (*body)(const void *args_at);
 };
 struct moth_emulated_index {
   unsigned x, y, z;
@@ -53,18 +53,18 @@ struct {
   const moth_emulated_index *thread, *block, *dim;
 } moth_emulated_place;
 }
-template <class T> static void hold_args(void *room, void *const *args) {
-  memcpy(room, args[0], sizeof(T));
+template <class T> static void hold_args(void *args_at, void *const *args) {
+  memcpy(args_at, args[0], sizeof(T));
 }
-static void run_made(const void *kernel, void *room) {
-  ((const moth_emulated_made *)kernel)->body(room);
+static void run_jit(const void *kernel, void *args_at) {
+  ((const moth_emulated_jit *)kernel)->body(args_at);
 }
 
-#define MOTH_MADE(name)                                                                      \
-  static void name##_body(const given &t);                                                   \
-  static void name##_call(const void *room) { name##_body(*(const given *)room); }           \
-  extern "C" const moth_emulated_made name;                                                  \
-  const moth_emulated_made name = {sizeof(given), hold_args<given>, run_made, name##_call};  \
+#define MOTH_JIT_KERNEL(name)                                                                      \
+  static void name##_body(const given &t);                                                         \
+  static void name##_call(const void *args_at) { name##_body(*(const given *)args_at); }           \
+  extern "C" const moth_emulated_jit name;                                                         \
+  const moth_emulated_jit name = {sizeof(given), hold_args<given>, run_jit, name##_call};          \
   static void name##_body(const given &t)
 static inline int64_t thread_number() {
   return (int64_t)moth_emulated_place.block->x * moth_emulated_place.dim->x +

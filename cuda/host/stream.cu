@@ -12,7 +12,8 @@
 
 static void clear_page(moth_device_stream *s) {
   memset(s->page, 0, sizeof *s->page);
-  for (int i = 0; i < RECORDS; i++) s->page->of[i].any = &s->place->streams[0]->page_there->any;
+  for (int i = 0; i < RECORDS; i++)
+    s->page->of[i].any = &s->device_context->streams[0]->page_there->any;
 }
 
 static void stream_free(moth_device_stream *s) {
@@ -36,19 +37,19 @@ static int read_properties(moth_ctx *ctx, moth_queue *q) {
                                    cudaDevAttrCooperativeLaunch};
   for (int i = 0; i < 5; i++) {
     cudaError_t error = cudaDeviceGetAttribute(&value[i], asked[i], q->device);
-    if (error) return moth_fail_cuda(ctx, "the device cannot be asked", error);
+    if (error) return moth_fail_cuda(ctx, "the properties of the device cannot be read", error);
   }
   q->processors = value[0];
   q->major = value[1];
   q->minor = value[2];
   q->shared = (size_t)value[3];
   q->together = value[4] != 0;
-  cudaError_t error = moth_ask_tensor_cores(q->major, &q->tensor_cores);
+  cudaError_t error = moth_check_tensor_cores(q->major, &q->tensor_cores);
   return error ? moth_fail_cuda(ctx, "its kernels cannot be loaded", error) : MOTH_OK;
 }
 
 /* Grows the arrays for one more stream, including each stream's array of joined launches. */
-static bool make_room(moth_place *p, moth_device_stream *s) {
+static bool grow_arrays(moth_device_context *p, moth_device_stream *s) {
   const size_t n = (size_t)p->nstreams + 1;
   moth_device_stream **grown = (moth_device_stream **)realloc(p->streams, n * sizeof *grown);
   if (grown) p->streams = grown;
@@ -73,19 +74,20 @@ static cudaError_t open_stream(moth_device_stream *s) {
   return !error && !(s->blocks && s->graphs.blocks) ? cudaErrorMemoryAllocation : error;
 }
 
-moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_place *p, int device, int priority) {
+moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_device_context *p, int device,
+                                    int priority) {
   moth_device_stream *s = (moth_device_stream *)calloc(1, sizeof *s);
   if (!s) {
     moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
     return NULL;
   }
-  s->place = p;
+  s->device_context = p;
   s->priority = priority;
   s->number = p->nstreams;
   s->queue.device = device - 1;
   int status = read_properties(ctx, &s->queue);
   cudaError_t error = status ? cudaSuccess : open_stream(s);
-  if (!status && !error && !make_room(p, s)) error = cudaErrorMemoryAllocation;
+  if (!status && !error && !grow_arrays(p, s)) error = cudaErrorMemoryAllocation;
   if (error) moth_fail_cuda(ctx, "the device cannot be used", error);
   if (status || error) {
     stream_free(s);
@@ -96,16 +98,16 @@ moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_place *p, int device, in
   return s;
 }
 
-cudaError_t moth_streams_finish(moth_place *p) {
+cudaError_t moth_streams_finish(moth_device_context *p) {
   cudaError_t error = cudaSuccess;
   for (int i = 0; i < p->nstreams; i++) {
-    const cudaError_t told = cudaStreamSynchronize(p->streams[i]->queue.stream);
-    if (!error) error = told;
+    const cudaError_t record_error = cudaStreamSynchronize(p->streams[i]->queue.stream);
+    if (!error) error = record_error;
   }
   return error;
 }
 
-void moth_streams_close(moth_place *p) {
+void moth_streams_close(moth_device_context *p) {
   if (p->nstreams) cudaSetDevice(p->streams[0]->queue.device);
   moth_streams_finish(p);
   while (p->nstreams) stream_free(p->streams[--p->nstreams]);
@@ -117,7 +119,7 @@ void moth_streams_close(moth_place *p) {
 /* A wait counts as work of the stream: streams that wait for this stream wait for it, too. */
 static cudaError_t wait_behind(moth_device_stream *s, cudaEvent_t event) {
   const cudaError_t error = cudaStreamWaitEvent(s->queue.stream, event, 0);
-  if (!error) s->last = ++s->place->launches;
+  if (!error) s->last = ++s->device_context->launches;
   return error;
 }
 
@@ -129,8 +131,8 @@ static cudaError_t set_mark(moth_device_stream *s) {
 
 /* Waits for the work of `other` up to this launch, perhaps for more. */
 static cudaError_t join_up_to(moth_device_stream *s, moth_device_stream *other, uint64_t number) {
-  const bool near = s->place == other->place; /* launch numbers are comparable only on the same
-                                              ** device */
+  /* Launch numbers are comparable only on the same device. */
+  const bool near = s->device_context == other->device_context;
   if (s == other || (near && s->joined[other->number] >= number)) return cudaSuccess;
   cudaError_t error = other->marked < number ? set_mark(other) : cudaSuccess;
   if (!error) error = wait_behind(s, other->mark);
@@ -145,33 +147,33 @@ cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other) {
 /* Streams that are created later wait for the copy, too. The event is recorded now, so that they
 ** wait for nothing later. */
 cudaError_t moth_stream_copied(moth_device_stream *s) {
-  s->place->copied = s->last;
-  s->place->copier = s->number;
-  return s->place->nstreams > 1 ? set_mark(s) : cudaSuccess;
+  s->device_context->copied = s->last;
+  s->device_context->copier = s->number;
+  return s->device_context->nstreams > 1 ? set_mark(s) : cudaSuccess;
 }
 
 /* The last copy waits for the earlier ones. */
 cudaError_t moth_stream_behind_copies(moth_device_stream *s) {
-  const moth_place *p = s->place;
+  const moth_device_context *p = s->device_context;
   return join_up_to(s, p->streams[p->copier], p->copied);
 }
 
 /* -- the user's functions (core/device/stream.c) -- */
 
 static moth_device_stream *stream_of(moth_ctx *ctx, int device, int number) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   if (!p) return NULL;
   if (number >= 0 && number < p->nstreams) return p->streams[number];
   moth_fail(ctx, MOTH_E_ARG, "stream", "there is no stream %d on cuda:%d", number, device - 1);
   return NULL;
 }
 
-static int told(moth_ctx *ctx, cudaError_t error) {
+static int record_error(moth_ctx *ctx, cudaError_t error) {
   return error ? moth_fail_cuda(ctx, "a stream", error) : MOTH_OK;
 }
 
 static int take_stream(moth_ctx *ctx, int device, int priority, void **stream) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   int least = 0, greatest = 0;
   if (!p) return moth_status(ctx);
   cudaDeviceGetStreamPriorityRange(&least, &greatest);
@@ -190,7 +192,7 @@ static int take_stream(moth_ctx *ctx, int device, int priority, void **stream) {
 static void drop_stream(void *stream) { ((moth_device_stream *)stream)->held = false; }
 
 static int use_stream(moth_ctx *ctx, int device, int number) {
-  moth_place *p = moth_place_of(ctx, device);
+  moth_device_context *p = moth_device_context_of(ctx, device);
   if (!p) return moth_status(ctx);
   const int old = p->current;
   if (number < 0) return old;
@@ -208,7 +210,7 @@ static int query_stream(moth_ctx *ctx, int device, int number) {
   moth_device_stream *s = stream_of(ctx, device, number);
   if (!s) return moth_status(ctx);
   const cudaError_t error = cudaStreamQuery(s->queue.stream);
-  if (error != cudaErrorNotReady) return error ? told(ctx, error) : 1;
+  if (error != cudaErrorNotReady) return error ? record_error(ctx, error) : 1;
   cudaGetLastError();
   return 0;
 }
@@ -216,7 +218,7 @@ static int query_stream(moth_ctx *ctx, int device, int number) {
 static int join_streams(moth_ctx *ctx, int device, int number, int other_device, int other) {
   moth_device_stream *behind = stream_of(ctx, other_device, other);
   moth_device_stream *s = behind ? stream_of(ctx, device, number) : NULL;
-  return s ? told(ctx, moth_stream_join(s, behind)) : moth_status(ctx);
+  return s ? record_error(ctx, moth_stream_join(s, behind)) : moth_status(ctx);
 }
 
 /* -- events -- */
@@ -251,9 +253,9 @@ static int record_event(moth_ctx *ctx, void *event, int device, int number) {
   cudaError_t error = cudaSuccess;
   if (!e->device)
     error = cudaEventCreateWithFlags(&e->at, e->timed ? 0u : (unsigned)cudaEventDisableTiming);
-  if (error) return told(ctx, error);
+  if (error) return record_error(ctx, error);
   e->device = device;
-  return told(ctx, cudaEventRecord(e->at, s->queue.stream));
+  return record_error(ctx, cudaEventRecord(e->at, s->queue.stream));
 }
 
 /* Makes a stream wait for the event; with device 0 the CPU waits. */
@@ -261,20 +263,20 @@ static int wait_event(moth_ctx *ctx, void *event, int device, int number) {
   moth_event *e = (moth_event *)event;
   if (!e->device) return MOTH_OK; /* never recorded: nothing to wait for */
   if (device == 0) {
-    moth_place *p = moth_place_of(ctx, e->device);
+    moth_device_context *p = moth_device_context_of(ctx, e->device);
     if (!p) return moth_status(ctx);
-    return told(ctx, cudaEventSynchronize(e->at));
+    return record_error(ctx, cudaEventSynchronize(e->at));
   }
   moth_device_stream *s = stream_of(ctx, device, number);
-  return s ? told(ctx, wait_behind(s, e->at)) : moth_status(ctx);
+  return s ? record_error(ctx, wait_behind(s, e->at)) : moth_status(ctx);
 }
 
 static int query_event(moth_ctx *ctx, void *event) {
   moth_event *e = (moth_event *)event;
   if (!e->device) return 1;
-  if (!moth_place_of(ctx, e->device)) return moth_status(ctx);
+  if (!moth_device_context_of(ctx, e->device)) return moth_status(ctx);
   const cudaError_t error = cudaEventQuery(e->at);
-  if (error != cudaErrorNotReady) return error ? told(ctx, error) : 1;
+  if (error != cudaErrorNotReady) return error ? record_error(ctx, error) : 1;
   cudaGetLastError();
   return 0;
 }
@@ -287,10 +289,10 @@ static int elapsed(moth_ctx *ctx, void *start, void *end, double *ms) {
                      "= true");
   if (!a->device || !b->device)
     return moth_fail(ctx, MOTH_E_STATE, "end_event", "both events must be recorded before");
-  if (!moth_place_of(ctx, a->device)) return moth_status(ctx);
+  if (!moth_device_context_of(ctx, a->device)) return moth_status(ctx);
   const cudaError_t error = cudaEventElapsedTime(&between, a->at, b->at);
   *ms = (double)between;
-  if (error != cudaErrorNotReady) return told(ctx, error);
+  if (error != cudaErrorNotReady) return record_error(ctx, error);
   cudaGetLastError();
   return moth_fail(ctx, MOTH_E_STATE, "end_event", "the device has not reached both events yet; "
                    "synchronize() first");

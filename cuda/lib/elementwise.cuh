@@ -9,8 +9,8 @@
 #ifndef MOTH_CUDA_ELEMENTWISE_CUH
 #define MOTH_CUDA_ELEMENTWISE_CUH
 
-#include "forms.cuh"
-#include "walk.cuh"
+#include "expressions.cuh"
+#include "strided.cuh"
 
 template <class T> struct three_numbers { /* numeric arguments of a call, passed by value */
   real_of<T> at[3];
@@ -32,13 +32,14 @@ template <class T> static inline void widen_held(operand *o, int dtype) {
   }
 }
 
-/* EACH elements for each thread; walk_packs has checked that it is possible. All EACH are computed,
-** from zeros beyond the end: with a constant loop bound the elements stay in registers. */
+/* EACH elements for each thread; strided_packs has checked that it is possible. All EACH are
+** computed, from zeros beyond the end: with a constant loop bound the elements stay in registers.
+*/
 template <class Row, class T, class R, int N, int EACH>
-static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
+static __global__ void map_runs(strided<N + 1> w, three_numbers<T> numbers) {
   const int64_t first = thread_number() * EACH;
   if (first >= w.n) return;
-  lump<T, EACH> in[3];
+  vec<T, EACH> in[3];
   real_of<T> lone[3];
   bool one[3];
   int64_t at[N + 1];
@@ -49,13 +50,13 @@ static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
     if (one[k]) {
       lone[k] = value_at<T>(o, at[k + 1]);
     } else if (first + EACH <= w.n) {
-      in[k] = *element<lump<T, EACH>>(o, at[k + 1]);
+      in[k] = *element<vec<T, EACH>>(o, at[k + 1]);
     } else {
       for (int j = 0; j < EACH; j++)
         in[k].at[j] = first + j < w.n ? *element<T>(o, at[k + 1] + j * (int)sizeof(T)) : T{};
     }
   }
-  lump<R, EACH> result;
+  vec<R, EACH> result;
   for (int j = 0; j < EACH; j++) {
     const real_of<T> x = one[0] ? lone[0] : get(&in[0].at[j]);
     const real_of<T> y = N < 2 ? x : one[1] ? lone[1] : get(&in[1].at[j]);
@@ -66,7 +67,7 @@ static __global__ void map_runs(walk<N + 1> w, three_numbers<T> numbers) {
 }
 
 template <class Row, class T, class R, int N>
-static __global__ void map_any(walk<N + 1> w, three_numbers<T> numbers) {
+static __global__ void map_any(strided<N + 1> w, three_numbers<T> numbers) {
   const int64_t i = thread_number();
   int64_t at[N + 1];
   if (i >= w.n) return;
@@ -82,16 +83,16 @@ static __global__ void map_any(walk<N + 1> w, three_numbers<T> numbers) {
 template <class Row, class T, class R, int N>
 static int map_typed(moth_ctx *ctx, const moth_tensor *const *operands, const void *arg) {
   enum { EACH = 16 / (sizeof(T) > sizeof(R) ? sizeof(T) : sizeof(R)) };
-  walk<N + 1> w;
+  strided<N + 1> w;
   three_numbers<T> numbers = {};
   int sizes[N + 1];
   if (operands[0]->l.numel == 0) return MOTH_OK;
   if (arg) memcpy(&numbers, arg, sizeof numbers);
-  walk_over<N + 1>(&w, ctx, operands);
+  strided_over<N + 1>(&w, ctx, operands);
   for (int k = 1; k <= N; k++) widen_held<T>(&w.of[k], operands[k]->l.dtype);
   for (int k = 0; k <= N; k++) sizes[k] = k ? (int)sizeof(T) : (int)sizeof(R);
   if constexpr (is_real<T>)
-    if (walk_packs(w, sizes, 1, EACH))
+    if (strided_packs(w, sizes, 1, EACH))
       return launch(ctx, operands[0], map_runs<Row, T, R, N, EACH>, blocks_for(w.n, EACH), BLOCK,
                     0, w, numbers);
   return launch(ctx, operands[0], map_any<Row, T, R, N>, blocks_for(w.n), BLOCK, 0, w, numbers);
@@ -99,18 +100,18 @@ static int map_typed(moth_ctx *ctx, const moth_tensor *const *operands, const vo
 
 /* Set to false for functions that never run with some of the types that their line allows. */
 template <class Row> constexpr bool of_halves = true;
-template <class Row> constexpr bool of_wholes = true; /* including bool */
+template <class Row> constexpr bool of_integers = true; /* including bool */
 
 template <class Row, int N>
 static int map_row(moth_ctx *ctx, int dtype, const moth_tensor *const *operands, const void *arg) {
   return with_any(dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     constexpr int takes = Row::takes;
-    constexpr bool narrowed = is_real<T> ? sizeof(T) == 2 && !of_halves<Row> : !of_wholes<Row>;
+    constexpr bool narrowed = is_real<T> ? sizeof(T) == 2 && !of_halves<Row> : !of_integers<Row>;
     constexpr bool fits = narrowed ? false : is_real<T> ? (takes & OF_REALS) != 0
-                          : is_truth<T> ? (takes & OF_TRUTHS) != 0 : (takes & OF_WHOLES) != 0;
+                          : is_bool<T> ? (takes & OF_BOOLS) != 0 : (takes & OF_INTEGERS) != 0;
     if constexpr (fits) {
-      if constexpr ((takes & ASKS) != 0) return map_typed<Row, T, truth, N>(ctx, operands, arg);
+      if constexpr ((takes & ASKS) != 0) return map_typed<Row, T, bool8, N>(ctx, operands, arg);
       else return map_typed<Row, T, T, N>(ctx, operands, arg);
     } else {
       return moth_fail(ctx, MOTH_E_DTYPE, NULL, "%s is not supported here",

@@ -6,7 +6,7 @@
 #include "../../core/kernel/math/special_bessel.h"
 #include "../../core/kernel/math/special_rare.h"
 #include "../../core/kernel/math/special_derivatives.h"
-#include "numbers.cuh"
+#include "dtypes.cuh"
 
 #define FOR_REAL(f) f
 
@@ -24,13 +24,13 @@ HD uint32_t WIDE(uint8_t x) { return x; }
 #define BELOW_0(x) (0 - TOP_BIT(WIDE(x)))
 #define SIGN_OF(x) (BELOW_0(x) | TOP_BIT(0 - WIDE(x)))
 
-template <class T> struct is_truth_ {
+template <class T> struct is_bool_ {
   enum { value = 0 };
 };
-template <> struct is_truth_<truth> {
+template <> struct is_bool_<bool8> {
   enum { value = 1 };
 };
-template <class T> constexpr bool is_truth = is_truth_<T>::value != 0;
+template <class T> constexpr bool is_bool = is_bool_<T>::value != 0;
 
 /* 1 / (1 + exp(-x)), and in *other 1 minus that; both are accurate in the tails. */
 template <class real> HD real moth_sigmoids(real x, real *other) {
@@ -147,8 +147,8 @@ OF_TWO(erfcx_slope) OF_TWO(log_ndtr_slope) OF_TWO(zeta)
 OF_TWO(igamma) OF_TWO(igammac) OF_TWO(gamma_slope)
 
 #define OF_THREE(f)                                                      \
-  template <class real> HD real moth_##f(real a, real b, real x) {      \
-    return (real)moth_##f##_f64((double)a, (double)b, (double)x);       \
+  template <class real> HD real moth_##f(real a, real b, real x) {       \
+    return (real)moth_##f##_f64((double)a, (double)b, (double)x);        \
   }
 OF_THREE(bessel) OF_THREE(sinc_slope)
 

@@ -3,18 +3,18 @@
 #ifndef MOTH_CUDA_LU_CUH
 #define MOTH_CUDA_LU_CUH
 
-#include "matrices.cuh"
+#include "linalg.cuh"
 
 template <class T> struct largest_row { /* its row; the first of equal values */
-  struct room {
+  struct state {
     T size;
     int32_t row;
   };
-  MEMBER void take(room &r, T v, int32_t row) const {
+  MEMBER void take(state &r, T v, int32_t row) const {
     const T size = v < 0 ? -v : v;
-    if (size > r.size) r = room{size, row};
+    if (size > r.size) r = state{size, row};
   }
-  MEMBER room join(room a, room b) const {
+  MEMBER state join(state a, state b) const {
     return b.size > a.size || (b.size == a.size && b.row < a.row) ? b : a;
   }
 };
@@ -26,12 +26,12 @@ template <class T> struct largest_row { /* its row; the first of equal values */
 template <int WARPS, class T>
 static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int width, int steps,
                                           int32_t first, int32_t *swaps, int32_t *order) {
-  typedef typename largest_row<T>::room room;
+  typedef typename largest_row<T>::state state;
   const largest_row<T> largest;
-  __shared__ room kept[WARPS];
+  __shared__ state kept[WARPS];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   int code = 0;
-  room best = {-1, 0};
+  state best = {-1, 0};
   for (int32_t r = threadIdx.x; r < m; r += WARPS * WARP) largest.take(best, y(r, 0), r);
   best = join_lanes(largest, best);
   for (int j = 0; j < steps; j++) {
@@ -51,7 +51,7 @@ static __device__ inline int factor_panel(const matrix<T> &y, int32_t m, int wid
       order[j] = order[other];
       order[other] = row;
     }
-    best = room{-1, j + 1};
+    best = state{-1, j + 1};
     for (int32_t r = j + 1 + warp; r < m; r += WARPS) {
       T v = r == other ? down : lane < width ? y(r, lane) : 0;
       T by = __shfl_sync(0xffffffffu, v, j);
@@ -91,24 +91,24 @@ template <class T> struct lu_of {
   int64_t *pivots; /* swaps, as a result; or NULL */
   int32_t *info;  /* codes, or 0 for a matrix that is not finite; or NULL */
   bool refuses;   /* if singular: y := NaN */
-  moth_trouble *trouble; /* reports singular matrices; or NULL */
+  moth_kernel_error *kernel_error; /* reports singular matrices; or NULL */
 };
 
 /* Prepares the factorization of A, or of A transposed, into y. Codes, swaps and order are stored in
-** *room; the caller releases it. */
+** *scratch; the caller releases it. */
 template <class T>
-static lu_of<T> lu_for(const moth_tensor *A, const moth_tensor *y, bool turned,
-                       moth_tensor **room) {
+static lu_of<T> lu_for(const moth_tensor *A, const moth_tensor *y, bool transposed,
+                       moth_tensor **scratch) {
   const moth_layout &l = A->l;
   lu_of<T> p = {};
-  p.x = matrices_of<T>(A, l, turned);
+  p.x = matrices_of<T>(A, l, transposed);
   p.y = matrices_of<T>(y, l, false);
   p.m = l.shape[l.ndim - 2];
   p.n = l.shape[l.ndim - 1];
   p.k = p.m < p.n ? p.m : p.n;
   p.count = count_of(l);
-  *room = room_of(A->ctx, l.device, MOTH_I32, p.count * (1 + p.k + p.m));
-  p.codes = *room ? data<int32_t>(*room) : NULL;
+  *scratch = scratch_of(A->ctx, l.device, MOTH_I32, p.count * (1 + p.k + p.m));
+  p.codes = *scratch ? data<int32_t>(*scratch) : NULL;
   p.swaps = p.codes + p.count;
   p.order = p.swaps + p.count * p.k;
   return p;

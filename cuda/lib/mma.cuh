@@ -16,7 +16,7 @@
 #ifndef MOTH_CUDA_MMA_CUH
 #define MOTH_CUDA_MMA_CUH
 
-#include "numbers.cuh"
+#include "dtypes.cuh"
 
 enum { TENSOR_MAJOR = 8 }; /* lowest compute capability for these functions */
 
@@ -76,7 +76,7 @@ static __device__ inline void load_matrices(uint32_t *to, const void *row) {
 }
 
 /* The same, transposed: to[] gets elements (2t, g) and (2t + 1, g); half types only. */
-static __device__ inline void load_turned(uint32_t *to, const void *row) {
+static __device__ inline void load_transposed(uint32_t *to, const void *row) {
   MOTH_ASM("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
            : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
            : "r"(shared_address(row)));
@@ -130,24 +130,24 @@ static __device__ inline float exp2_approx(float x) {
 
 /* -- tiles in shared memory -- */
 
-/* Processes tiles from, from + step, ... below `to`: bring(slot, at) starts loading a tile into
-** shared memory, use(slot, at) computes with it. `ahead`: there are two slots; one is loaded while
-** the other is used. */
+/* Processes tiles from, from + step, ... below `to`: load_later(slot, at) starts loading a tile
+** into shared memory, use(slot, at) computes with it. `ahead`: there are two slots; one is loaded
+** while the other is used. */
 template <class Bring, class Use>
-static __device__ inline void in_turns(bool ahead, int from, int to, int step, Bring bring,
+static __device__ inline void for_tiles(bool ahead, int from, int to, int step, Bring load_later,
                                        Use use) {
   int slot = 0;
-  if (ahead && from < to) bring(0, from);
+  if (ahead && from < to) load_later(0, from);
   end_copies();
   for (int at = from; at < to; at += step) {
     if (!ahead) {
       __syncthreads(); /* all threads have used the last tile */
-      bring(0, at);
+      load_later(0, at);
       end_copies();
     }
     await_copies<0>();
     __syncthreads();
-    if (ahead && at + step < to) bring(slot ^ 1, at + step);
+    if (ahead && at + step < to) load_later(slot ^ 1, at + step);
     end_copies();
     use(slot, at);
     slot ^= ahead;

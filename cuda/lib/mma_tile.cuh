@@ -24,13 +24,13 @@ template <class T, int SIDE, bool ALONG> struct factor {
   static __device__ inline int line_of(int i) {
     return (int)threadIdx.x / ACROSS + i * (MMA_THREADS / ACROSS);
   }
-  static __device__ inline int place_in_line() { return (int)threadIdx.x % ACROSS * EACH; }
+  static __device__ inline int offset_in_line() { return (int)threadIdx.x % ACROSS * EACH; }
 
   /* Starts loading lines into `to`: from(i, line, along, &inside) returns the address of the EACH
   ** elements from `along` on; elements that are not inside become 0. */
-  template <class F> static __device__ inline void bring(T *to, F from) {
+  template <class F> static __device__ inline void load_later(T *to, F from) {
     static_assert(MMA_THREADS % ACROSS == 0, "line_of");
-    const int along = place_in_line();
+    const int along = offset_in_line();
 #pragma unroll
     for (int i = 0; i < COPIES; i++) {
       bool inside;
@@ -48,7 +48,7 @@ template <class T, int SIDE, bool ALONG> struct factor {
     const int c = BY_ROWS ? lane / 16 * EACH : lane / 8 % 2 * EACH;
     if constexpr (ALONG) load_matrices(to, tile + (row + r + lane % 8) * WIDE + col + c);
     else if constexpr (sizeof(T) == 2)
-      load_turned(to, tile + (col + c + lane % 8) * WIDE + row + r);
+      load_transposed(to, tile + (col + c + lane % 8) * WIDE + row + r);
     else
       for (int i = 0; i < 4; i++) {
         const int down = (BY_ROWS ? i % 2 : i / 2) * 8 + lane / 4;
@@ -67,7 +67,7 @@ template <class T, int M, int N, bool ALONG_A, bool ALONG_B> struct mma_shape {
   typedef factor<T, N, ALONG_B> right;
   enum { rows = M, columns = N, depth = left::DEPTH };
   enum { SLOT = left::SIZE + right::SIZE, MT = M / 32, NT = N / 16 };
-  static constexpr size_t room = STAGES * SLOT * sizeof(T);
+  static constexpr size_t shared_bytes = STAGES * SLOT * sizeof(T);
 };
 
 /* c += the product of the tiles in a slot, for the quarter at (row, col). */
@@ -93,25 +93,25 @@ static __device__ inline void add_slot(const T *slot, int row, int col, float (*
 }
 
 /* c += the products over columns `from` to `to` - 1; left(k) and right(k) return the loaders for
-** `bring`, for the tiles from column k on. ring: S::room bytes of shared memory. */
+** `load_later`, for the tiles from column k on. ring: S::shared_bytes bytes of shared memory. */
 template <class S, class T, class Left, class Right>
 static __device__ inline void add_products(T *ring, int64_t from, int64_t to, Left left,
                                            Right right, float (*c)[S::NT][4]) {
   const int warp = (int)threadIdx.x / WARP;
   const int row = warp / 2 * (S::rows / 2), col = warp % 2 * (S::columns / 2);
-  const auto bring = [&](int slot, int64_t k) {
+  const auto load_later = [&](int slot, int64_t k) {
     if (k < to) {
-      S::left::bring(ring + slot * S::SLOT, left(k));
-      S::right::bring(ring + slot * S::SLOT + S::left::SIZE, right(k));
+      S::left::load_later(ring + slot * S::SLOT, left(k));
+      S::right::load_later(ring + slot * S::SLOT + S::left::SIZE, right(k));
     }
     end_copies();
   };
-  for (int i = 0; i < STAGES - 1; i++) bring(i, from + i * S::depth);
+  for (int i = 0; i < STAGES - 1; i++) load_later(i, from + i * S::depth);
   int slot = 0;
   for (int64_t k = from; k < to; k += S::depth) {
     await_copies<STAGES - 2>();
     __syncthreads();
-    bring((slot + STAGES - 1) % STAGES, k + (STAGES - 1) * S::depth);
+    load_later((slot + STAGES - 1) % STAGES, k + (STAGES - 1) * S::depth);
     add_slot<S>(ring + slot * S::SLOT, row, col, c);
     slot = (slot + 1) % STAGES;
   }
@@ -136,7 +136,7 @@ static __device__ inline void for_sums(const float (*c)[S::NT][4], Enter enter, 
 
 /* Stores two neighbouring elements; the first is aligned to the pair's size. */
 template <class T> static __device__ inline void put_pair(T *to, float low, float high) {
-  if constexpr (sizeof(T) == 4) *(lump<float, 2> *)(void *)to = {{low, high}};
+  if constexpr (sizeof(T) == 4) *(vec<float, 2> *)(void *)to = {{low, high}};
   else *(uint32_t *)(void *)to = pair_of<T>(low, high);
 }
 

@@ -4,7 +4,7 @@
 #ifndef MOTH_CUDA_PHILOX_CUH
 #define MOTH_CUDA_PHILOX_CUH
 
-#include "numbers.cuh"
+#include "dtypes.cuh"
 
 struct stream { /* a launch's range of blocks */
   uint64_t seed, block;

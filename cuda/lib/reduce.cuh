@@ -3,12 +3,12 @@
 ** A reduction is a struct that kernels get by value. T is the storage type of the elements:
 **
 **   template <class T> struct largest {
-**     typedef real_of<T> room;                                  // the state, plain data
+**     typedef real_of<T> state;                                  // the state, plain data
 **     T *y;
-**     MEMBER room start() const;                                // before the first element
-**     MEMBER void take(room &r, real_of<T> v, int64_t i) const; // element i of a result
-**     MEMBER room join(room a, room b) const;
-**     MEMBER void end(room r, int64_t at) const;                   // result number `at`
+**     MEMBER state start() const;                                // before the first element
+**     MEMBER void take(state &r, real_of<T> v, int64_t i) const; // element i of a result
+**     MEMBER state join(state a, state b) const;
+**     MEMBER void end(state r, int64_t at) const;                   // result number `at`
 **   };
 **
 ** The partition depends on shapes alone, and states are joined in a fixed order, so results are the
@@ -18,7 +18,7 @@
 
 #include <type_traits>
 
-#include "walk.cuh"
+#include "strided.cuh"
 
 #define MEMBER __host__ __device__ inline
 
@@ -38,7 +38,7 @@ template <class A, class F> static __device__ inline A shuffled(A x, F shuffle) 
 template <class A> static __device__ inline A from_lane(A mine, int by) {
   return shuffled(mine, [=](uint32_t w) { return __shfl_xor_sync(0xffffffffu, w, by); });
 }
-template <class A> static __device__ inline A lane_before(A mine, int by) {
+template <class A> static __device__ inline A direction_before(A mine, int by) {
   return shuffled(mine, [=](uint32_t w) { return __shfl_up_sync(0xffffffffu, w, by); });
 }
 
@@ -46,10 +46,10 @@ template <class A> static __device__ inline A lane_before(A mine, int by) {
 ** warp must call it, and all of a group get the result. The state of the lower thread is on the
 ** left. */
 template <class F>
-static __device__ inline typename F::room join_lanes(const F &f, typename F::room mine,
+static __device__ inline typename F::state join_lanes(const F &f, typename F::state mine,
                                                      int lanes = WARP) {
   for (int by = 1; by < lanes; by *= 2) {
-    const typename F::room theirs = from_lane(mine, by);
+    const typename F::state theirs = from_lane(mine, by);
     mine = (threadIdx.x & (unsigned)by) ? f.join(theirs, mine) : f.join(mine, theirs);
   }
   return mine;
@@ -57,9 +57,9 @@ static __device__ inline typename F::room join_lanes(const F &f, typename F::roo
 
 /* The joined states of all threads of a warp up to this one. */
 template <class F>
-static __device__ inline typename F::room scan_lanes(const F &f, typename F::room mine) {
+static __device__ inline typename F::state scan_lanes(const F &f, typename F::state mine) {
   for (int by = 1; by < WARP; by *= 2) {
-    const typename F::room before = lane_before(mine, by);
+    const typename F::state before = direction_before(mine, by);
     if ((int)threadIdx.x % WARP >= by) mine = f.join(before, mine);
   }
   return mine;
@@ -67,8 +67,8 @@ static __device__ inline typename F::room scan_lanes(const F &f, typename F::roo
 
 /* Joins the states of a block of BLOCK threads; all threads must call it, and get the result. */
 template <class F>
-static __device__ inline typename F::room join_block(const F &f, typename F::room mine) {
-  __shared__ typename F::room kept[BLOCK / WARP];
+static __device__ inline typename F::state join_block(const F &f, typename F::state mine) {
+  __shared__ typename F::state kept[BLOCK / WARP];
   mine = join_lanes(f, mine);
   __syncthreads(); /* all threads have read the values of an earlier call */
   if (threadIdx.x % WARP == 0) kept[threadIdx.x / WARP] = mine;
@@ -81,15 +81,15 @@ static __device__ inline typename F::room join_block(const F &f, typename F::roo
 /* Simple reductions for other kernels: sums and extremes of numbers, in a block or a warp:
 ** join_block(adds<float>(), v) */
 template <class V> struct adds {
-  typedef V room;
+  typedef V state;
   MEMBER V join(V a, V b) const { return a + b; }
 };
 template <class V> struct largest_of { /* NaN wins */
-  typedef V room;
+  typedef V state;
   MEMBER V join(V a, V b) const { return b > a || b != b ? b : a; }
 };
 template <class V> struct least_of {
-  typedef V room;
+  typedef V state;
   MEMBER V join(V a, V b) const { return b < a || b != b ? b : a; }
 };
 
@@ -118,10 +118,10 @@ struct axes {
   int64_t n; /* total number of elements */
   int ndim;
   bool small;
-  bool lumps;              /* 16 bytes that begin at an index that is a multiple of their elements
+  bool vecs;              /* 16 bytes that begin at an index that is a multiple of their elements
                            ** are contiguous */
-  divider size[WALK_DIMS]; /* [0] is the innermost */
-  int64_t wide[WALK_DIMS], step[WALK_DIMS]; /* bytes */
+  divider size[STRIDED_DIMS]; /* [0] is the innermost */
+  int64_t wide[STRIDED_DIMS], step[STRIDED_DIMS]; /* bytes */
 };
 
 HD int64_t axes_at(const axes &a, int64_t i) {
@@ -147,7 +147,7 @@ HD int64_t axes_at(const axes &a, int64_t i) {
 
 /* The dimensions of x in mask, or the other ones; `sorted`: by stride, in any order. */
 static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in, bool sorted) {
-  int order[WALK_DIMS], n = 0;
+  int order[STRIDED_DIMS], n = 0;
   const moth_layout *l = &x->l;
   for (int d = l->ndim - 1; d >= 0; d--) {
     if ((mask >> d & 1u) != in) continue;
@@ -171,8 +171,8 @@ static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in
   }
   if (!a->ndim) a->wide[0] = 1, a->step[0] = moth_dtype_size[l->dtype], a->ndim = 1;
   const int64_t each = moth_dtype_size[l->dtype];
-  a->lumps = a->step[0] == each && (a->ndim == 1 || a->wide[0] * each % 16 == 0);
-  for (int d = 1; d < a->ndim; d++) a->lumps = a->lumps && a->step[d] % 16 == 0;
+  a->vecs = a->step[0] == each && (a->ndim == 1 || a->wide[0] * each % 16 == 0);
+  for (int d = 1; d < a->ndim; d++) a->vecs = a->vecs && a->step[d] % 16 == 0;
   a->small = a->n < MOTH_SMALL && a->n > 0;
   for (int d = 0; d < a->ndim; d++) a->size[d] = divider_of(a->small ? (uint32_t)a->wide[d] : 1);
 }
@@ -182,52 +182,52 @@ static inline void axes_of(axes *a, const moth_tensor *x, uint32_t mask, bool in
 /* The work of a launch: results over `kept`, each reduces the elements of `over` in `chunks` chunks
 ** of `chunk` elements. parts: the memory for their states, [chunk][result]; NULL: there is one
 ** chunk. */
-template <class F> struct fold_plan {
+template <class F> struct reduce_plan {
   axes kept, over;
   int64_t chunk;
   int chunks, lanes; /* for each result: neighbouring threads, up to WARP, or BLOCK */
-  typename F::room *parts;
+  typename F::state *parts;
 };
 
 template <class F>
-static __device__ inline void fold_put(const F &f, const fold_plan<F> &p, typename F::room r,
+static __device__ inline void reduce_put(const F &f, const reduce_plan<F> &p, typename F::state r,
                                        int64_t result, int64_t chunk) {
   if (p.parts) p.parts[chunk * p.kept.n + result] = r;
   else f.end(r, result);
 }
 
-/* A thread reduces FOLD_RUN iterations separately and then joins their state with the earlier one:
-** the error of a sum grows with the number and length of these runs, not with the number of
+/* A thread reduces REDUCE_RUN iterations separately and then joins their state with the earlier
+** one: the error of a sum grows with the number and length of these runs, not with the number of
 ** elements. */
-enum { FOLD_RUN = 16 };
+enum { REDUCE_RUN = 16 };
 
 /* Reduces elements first..last of a row; each of `lanes` threads has a share, read 16 bytes at a
 ** time if aligned. */
 template <class F, class T>
-static __device__ inline typename F::room take_row(const F &f, const axes &over, const char *row,
+static __device__ inline typename F::state take_row(const F &f, const axes &over, const char *row,
                                                    int64_t first, int64_t last, int lane,
                                                    int lanes) {
   enum { EACH = 16 / sizeof(T) };
   const bool packed = over.ndim == 1 && over.step[0] == (int64_t)sizeof(T);
   const T *x = (const T *)(const void *)row;
-  typename F::room all = f.start();
-  if (over.lumps && (uintptr_t)(x + first) % 16 == 0) { /* first is a multiple of 16 */
+  typename F::state all = f.start();
+  if (over.vecs && (uintptr_t)(x + first) % 16 == 0) { /* first is a multiple of 16 */
     const int64_t step = (int64_t)lanes * EACH, whole = first + (last - first) / EACH * EACH;
-    for (int64_t begin = first + (int64_t)lane * EACH; begin < whole; begin += FOLD_RUN * step) {
-      const int64_t stop = begin + FOLD_RUN * step;
-      typename F::room r = f.start();
+    for (int64_t begin = first + (int64_t)lane * EACH; begin < whole; begin += REDUCE_RUN * step) {
+      const int64_t stop = begin + REDUCE_RUN * step;
+      typename F::state r = f.start();
       for (int64_t i = begin; i < whole && i < stop; i += step) {
         const char *at = row + (packed ? i * (int64_t)sizeof(T) : axes_at(over, i));
-        const lump<T, EACH> v = *(const lump<T, EACH> *)(const void *)at;
+        const vec<T, EACH> v = *(const vec<T, EACH> *)(const void *)at;
         for (int j = 0; j < EACH; j++) f.take(r, get(&v.at[j]), i + j);
       }
       all = f.join(all, r);
     }
     first = whole;
   }
-  for (int64_t begin = first + lane; begin < last; begin += (int64_t)FOLD_RUN * lanes) {
-    const int64_t stop = begin + (int64_t)FOLD_RUN * lanes;
-    typename F::room r = f.start();
+  for (int64_t begin = first + lane; begin < last; begin += (int64_t)REDUCE_RUN * lanes) {
+    const int64_t stop = begin + (int64_t)REDUCE_RUN * lanes;
+    typename F::state r = f.start();
     for (int64_t i = begin; i < last && i < stop; i += lanes)
       f.take(r, get(packed ? x + i : (const T *)(const void *)(row + axes_at(over, i))), i);
     all = f.join(all, r);
@@ -237,34 +237,34 @@ static __device__ inline typename F::room take_row(const F &f, const axes &over,
 
 /* For results whose elements are adjacent: some threads for each, or a block. */
 template <class F, class T>
-static __global__ void fold_rows(F f, fold_plan<F> p, const char *x) {
+static __global__ void reduce_rows(F f, reduce_plan<F> p, const char *x) {
   const int64_t first = (int64_t)blockIdx.y * p.chunk;
   const int64_t last = first + p.chunk < p.over.n ? first + p.chunk : p.over.n;
   const unsigned lanes = (unsigned)p.lanes, own = threadIdx.x / lanes;
   const int64_t result = (int64_t)blockIdx.x * (BLOCK / lanes) + own;
   const int lane = (int)(threadIdx.x % lanes);
-  typename F::room r = f.start();
+  typename F::state r = f.start();
   if (result < p.kept.n)
     r = take_row<F, T>(f, p.over, x + axes_at(p.kept, result), first, last, lane, p.lanes);
   r = p.lanes > WARP ? join_block(f, r) : join_lanes(f, r, p.lanes);
-  if (lane == 0 && result < p.kept.n) fold_put(f, p, r, result, blockIdx.y);
+  if (lane == 0 && result < p.kept.n) reduce_put(f, p, r, result, blockIdx.y);
 }
 
 /* For adjacent results: a thread for each, and the warps of a block share the elements. */
 template <class F, class T>
-static __global__ void fold_columns(F f, fold_plan<F> p, const char *x) {
+static __global__ void reduce_columns(F f, reduce_plan<F> p, const char *x) {
   enum { WARPS = BLOCK / WARP };
-  __shared__ typename F::room kept[WARPS][WARP];
+  __shared__ typename F::state kept[WARPS][WARP];
   const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
   const int64_t result = (int64_t)blockIdx.x * WARP + lane;
   const int64_t first = (int64_t)blockIdx.y * p.chunk;
   const int64_t last = first + p.chunk < p.over.n ? first + p.chunk : p.over.n;
-  typename F::room r = f.start();
+  typename F::state r = f.start();
   if (result < p.kept.n) {
     const char *column = x + axes_at(p.kept, result);
-    for (int64_t begin = first + warp; begin < last; begin += FOLD_RUN * WARPS) {
-      const int64_t stop = begin + FOLD_RUN * WARPS;
-      typename F::room run = f.start();
+    for (int64_t begin = first + warp; begin < last; begin += REDUCE_RUN * WARPS) {
+      const int64_t stop = begin + REDUCE_RUN * WARPS;
+      typename F::state run = f.start();
 #pragma unroll 4
       for (int64_t i = begin; i < last && i < stop; i += WARPS)
         f.take(run, get((const T *)(const void *)(column + axes_at(p.over, i))), i);
@@ -275,15 +275,15 @@ static __global__ void fold_columns(F f, fold_plan<F> p, const char *x) {
   __syncthreads();
   if (warp != 0 || result >= p.kept.n) return;
   for (int i = 1; i < WARPS; i++) r = f.join(r, kept[i][lane]);
-  fold_put(f, p, r, result, blockIdx.y);
+  reduce_put(f, p, r, result, blockIdx.y);
 }
 
 /* Joins the partial states of each result, by a warp. */
 template <class F>
-static __global__ void fold_parts(F f, const typename F::room *parts, int chunks,
+static __global__ void reduce_parts(F f, const typename F::state *parts, int chunks,
                                   int64_t results) {
   const int64_t result = thread_number() / WARP;
-  typename F::room r = f.start();
+  typename F::state r = f.start();
   if (result < results)
     for (int c = (int)threadIdx.x % WARP; c < chunks; c += WARP)
       r = f.join(r, parts[c * results + result]);
@@ -294,15 +294,15 @@ static __global__ void fold_parts(F f, const typename F::room *parts, int chunks
 /* -- launching -- */
 
 /* Partitions the work; returns whether columns are reduced. */
-template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
-  enum { ENOUGH = 2048 }; /* blocks that keep a device busy */
+template <class F> static inline bool reduce_cut(reduce_plan<F> *p, int size) {
+  enum { ENOUGH_BLOCKS = 2048 }; /* blocks that keep a device busy */
   const int64_t n = p->over.n, results = p->kept.n;
   const bool columns = p->over.step[0] != size && p->kept.step[0] == size && p->kept.wide[0] > 4;
   int64_t wanted, most;
   p->lanes = 1;
   if (columns) {
     wanted = n / 64;
-    most = ENOUGH / ((results + WARP - 1) / WARP);
+    most = ENOUGH_BLOCKS / ((results + WARP - 1) / WARP);
     if (most < n / 16384) most = n / 16384; /* limits the error of long sums */
   } else if (n <= 1024) {
     while (p->lanes < WARP && p->lanes * 4 < n) p->lanes *= 2;
@@ -310,7 +310,7 @@ template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
   } else {
     p->lanes = BLOCK;
     wanted = n / 8192;
-    most = ENOUGH / 2 / results;
+    most = ENOUGH_BLOCKS / 2 / results;
   }
   if (most > 65535) most = 65535; /* the maximal height of a grid */
   if (wanted > most) wanted = most;
@@ -324,7 +324,7 @@ template <class F> static inline bool fold_cut(fold_plan<F> *p, int size) {
 }
 
 /* A new packed scratch tensor of n bytes on x's device; NULL: error set. */
-static inline moth_tensor *device_room(const moth_tensor *x, int64_t n) {
+static inline moth_tensor *device_scratch(const moth_tensor *x, int64_t n) {
   moth_layout l;
   memset(&l, 0, sizeof l);
   l.ndim = 1;
@@ -338,29 +338,29 @@ static inline moth_tensor *device_room(const moth_tensor *x, int64_t n) {
 /* Reduces x, whose elements are T, along the dimensions in mask. ordered: positions count in
 ** row-major order. */
 template <class T, class F>
-static int fold(moth_ctx *ctx, const F &f, const moth_tensor *x, uint32_t mask,
-                bool ordered = false) {
-  fold_plan<F> p;
-  moth_tensor *room = NULL;
+static int reduce(moth_ctx *ctx, const F &f, const moth_tensor *x, uint32_t mask,
+                bool sorted_list = false) {
+  reduce_plan<F> p;
+  moth_tensor *scratch = NULL;
   axes_of(&p.kept, x, mask, false, false);
-  axes_of(&p.over, x, mask, true, !ordered);
+  axes_of(&p.over, x, mask, true, !sorted_list);
   if (p.kept.n == 0) return MOTH_OK;
-  const bool columns = fold_cut(&p, (int)sizeof(T));
+  const bool columns = reduce_cut(&p, (int)sizeof(T));
   p.parts = NULL;
   if (p.chunks > 1) {
-    room = device_room(x, p.chunks * p.kept.n * (int64_t)sizeof(typename F::room));
-    if (!room) return moth_status(ctx);
-    p.parts = (typename F::room *)(void *)moth_address(room);
+    scratch = device_scratch(x, p.chunks * p.kept.n * (int64_t)sizeof(typename F::state));
+    if (!scratch) return moth_status(ctx);
+    p.parts = (typename F::state *)(void *)moth_address(scratch);
   }
   const int64_t threads = p.lanes > WARP ? p.kept.n * BLOCK : p.kept.n * p.lanes;
   dim3 grid = columns ? grid_for((p.kept.n + WARP - 1) / WARP) : blocks_for(threads);
   grid.y = (unsigned)p.chunks;
-  int status = launch(ctx, x, columns ? fold_columns<F, T> : fold_rows<F, T>, grid, BLOCK, 0, f, p,
-                      moth_address(x));
+  int status = launch(ctx, x, columns ? reduce_columns<F, T> : reduce_rows<F, T>, grid, BLOCK, 0, f,
+                      p, moth_address(x));
   if (!status && p.parts)
-    status = launch(ctx, x, fold_parts<F>, blocks_for(p.kept.n * WARP), BLOCK, 0, f, p.parts,
+    status = launch(ctx, x, reduce_parts<F>, blocks_for(p.kept.n * WARP), BLOCK, 0, f, p.parts,
                     p.chunks, p.kept.n);
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   return status;
 }
 
@@ -386,7 +386,7 @@ template <class T> using total_of = typename total_of_<T>::type;
 /* The value that all others of T are above, or below. */
 template <class T> HD real_of<T> last_of(bool above) {
   if constexpr (is_real<T>) return (real_of<T>)(above ? INFINITY : -INFINITY);
-  else return above ? whole_range<T>::highest() : whole_range<T>::lowest();
+  else return above ? integer_range<T>::highest() : integer_range<T>::lowest();
 }
 
 /* A result: i64, or a float type that is known only at run time. */
@@ -406,7 +406,7 @@ HD void put_result(const results &to, int64_t at, float v) {
 template <class F> static inline int with_numbers(int dtype, F f) {
   return with_any(dtype == MOTH_BOOL ? (int)MOTH_U8 : dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    if constexpr (std::is_same<T, truth>::value) return (int)MOTH_OK;
+    if constexpr (std::is_same<T, bool8>::value) return (int)MOTH_OK;
     else return f(t);
   });
 }

@@ -23,9 +23,9 @@ static inline strips strips_of(const moth_layout *x, int64_t dim) {
 }
 
 /* Number of elements in a vector. */
-template <class T> constexpr int LUMP = 16 / (int)sizeof(T);
+template <class T> constexpr int VEC = 16 / (int)sizeof(T);
 
-static inline bool on_lump(const void *at, size_t bytes = 16) {
+static inline bool on_vec(const void *at, size_t bytes = 16) {
   return at == NULL || (uintptr_t)at % bytes == 0;
 }
 
@@ -44,8 +44,8 @@ template <class real> HD sums_of<real> added(sums_of<real> x, sums_of<real> y) {
   return sums_of<real>{x.a + y.a, x.b + y.b};
 }
 template <class real> struct add_sums {
-  typedef sums_of<real> room;
-  MEMBER room join(room x, room y) const { return added(x, y); }
+  typedef sums_of<real> state;
+  MEMBER state join(state x, state y) const { return added(x, y); }
 };
 
 enum { ROW_OF_WARP = 1024 }; /* rows up to this length are processed by a warp, or a part of one */
@@ -71,11 +71,11 @@ template <bool WIDE, int EACH> static __device__ inline team team_of(int64_t n) 
   return team{thread_number() >> shift, (int)threadIdx.x & (size - 1), size};
 }
 
-static __device__ inline team whole_block() { return team{0, (int)threadIdx.x, BLOCK}; }
+static __device__ inline team block_team() { return team{0, (int)threadIdx.x, BLOCK}; }
 
 template <bool WIDE, class F>
-static __device__ inline typename F::room join_team(const team &me, const F &f,
-                                                    typename F::room mine) {
+static __device__ inline typename F::state join_team(const team &me, const F &f,
+                                                    typename F::state mine) {
   if constexpr (WIDE) return join_block(f, mine);
   else return join_lanes(f, mine, me.size);
 }
@@ -83,7 +83,7 @@ static __device__ inline typename F::room join_team(const team &me, const F &f,
 /* A team's loop over n elements with any alignment: calls many(i) for EACH aligned elements, and
 ** one(i) for single elements before and after those. */
 template <int EACH, class T, class Many, class One>
-static __device__ inline void each_lump(const team &me, const T *from, int64_t n, Many many,
+static __device__ inline void each_vec(const team &me, const T *from, int64_t n, Many many,
                                         One one) {
   const int64_t off = (int64_t)((uintptr_t)from / sizeof(T) % EACH), before = off ? EACH - off : 0;
   const int64_t first = before < n ? before : n, last = first + (n - first) / EACH * EACH;
@@ -106,19 +106,19 @@ static inline dim3 teams_for(bool wide, int64_t rows, int64_t n, int each) {
 /* -- rows with inner dimensions: threads (x, y) of a block; x is along `inner`, the y share the n
 ** elements of a lane -- */
 
-struct lane_form {
+struct inner_form {
   dim3 grid, block;
 };
 
-static inline lane_form lanes_for(const strips &s) {
+static inline inner_form inner_form_of(const strips &s) {
   unsigned wide = 1;
   while (wide < WARP && wide < s.inner) wide *= 2;
   const int64_t across = (s.inner + wide - 1) / wide;
-  return lane_form{grid_for(s.outer * across), dim3(wide, BLOCK / wide)};
+  return inner_form{grid_for(s.outer * across), dim3(wide, BLOCK / wide)};
 }
 
 /* The first element of this thread's lane; *valid: whether there is one. */
-static __device__ inline int64_t lane_start(const strips &s, bool *valid) {
+static __device__ inline int64_t inner_start(const strips &s, bool *valid) {
   const int64_t across = (s.inner + blockDim.x - 1) / blockDim.x;
   const int64_t o = blockIdx.x / across, k = blockIdx.x % across * blockDim.x + threadIdx.x;
   *valid = k < s.inner;
@@ -127,9 +127,9 @@ static __device__ inline int64_t lane_start(const strips &s, bool *valid) {
 
 /* Joins the states of the threads (x, any y); all of them get the result. */
 template <class F>
-static __device__ inline typename F::room join_lane(const F &f, typename F::room mine) {
-  __shared__ typename F::room kept[BLOCK];
-  typename F::room *const at = kept + threadIdx.y * blockDim.x + threadIdx.x;
+static __device__ inline typename F::state join_inner(const F &f, typename F::state mine) {
+  __shared__ typename F::state kept[BLOCK];
+  typename F::state *const at = kept + threadIdx.y * blockDim.x + threadIdx.x;
   __syncthreads(); /* all threads have read the values of an earlier call */
   *at = mine;
   for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {

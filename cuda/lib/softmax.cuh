@@ -22,7 +22,7 @@ template <class real> HD void take(top<real> *t, real x) {
 }
 
 /* Adds several elements; rescales the sum only once. */
-template <class T, int EACH> HD void take_lump(top<real_of<T>> *t, const lump<T, EACH> &in) {
+template <class T, int EACH> HD void take_vec(top<real_of<T>> *t, const vec<T, EACH> &in) {
   typedef real_of<T> real;
   real most = -(real)INFINITY;
   for (int k = 0; k < EACH; k++) most = get(&in.at[k]) > most ? get(&in.at[k]) : most;
@@ -37,12 +37,12 @@ template <class T, int EACH> HD void take_lump(top<real_of<T>> *t, const lump<T,
 }
 
 template <class real> struct join_tops {
-  typedef top<real> room;
-  MEMBER room join(room a, room b) const {
+  typedef top<real> state;
+  MEMBER state join(state a, state b) const {
     const real most = a.most > b.most ? a.most : b.most;
     const real of_a = a.most == most ? a.sum : a.sum * exp(a.most - most);
     const real of_b = b.most == most ? b.sum : b.sum * exp(b.most - most);
-    return room{most, of_a + of_b};
+    return state{most, of_a + of_b};
   }
 };
 
@@ -66,7 +66,7 @@ static __device__ inline top<real> join_top(const team &me, top<real> t) {
 template <bool WIDE, int EACH, class T>
 static __device__ inline top<real_of<T>> top_of_row(const team &me, const T *x, int64_t n) {
   top<real_of<T>> t = no_top<real_of<T>>();
-  each_lump<EACH>(me, x, n, [&](int64_t i) { take_lump(&t, read_lump<T, EACH>(x + i)); },
+  each_vec<EACH>(me, x, n, [&](int64_t i) { take_vec(&t, read_vec<T, EACH>(x + i)); },
                   [&](int64_t i) { take(&t, get(x + i)); });
   return join_top<WIDE>(me, t);
 }

@@ -39,9 +39,9 @@ static inline int window_of(window *w, moth_ctx *ctx, const int64_t *in, const i
 
 /* The taps first..last-1 of window `at` of an axis that are inside the image. */
 HD void window_clip(const window &w, int axis, int at, int *first, int *last) {
-  const int start = at * w.stride[axis] - w.padding[axis], room = w.in[axis] - start;
+  const int start = at * w.stride[axis] - w.padding[axis], rest = w.in[axis] - start;
   const divider &step = w.by_dilation[axis];
-  const int end = room > 0 ? (int)divide((uint32_t)(room - 1), step) + 1 : 0;
+  const int end = rest > 0 ? (int)divide((uint32_t)(rest - 1), step) + 1 : 0;
   *first = start < 0 ? (int)divide((uint32_t)(-1 - start), step) + 1 : 0;
   *last = end < w.kernel[axis] ? end : w.kernel[axis];
 }

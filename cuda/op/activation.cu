@@ -3,7 +3,7 @@
 
 #include "lib/elementwise.cuh"
 
-#define LISTS(ONE, TWO, THREE) \
+#define LISTS(ONE, TWO, THREE)  \
   ACTIVATION_CURVES(ONE)        \
   ACTIVATION_PAIRS(TWO)         \
   ACTIVATION_BACKS(TWO)

@@ -45,7 +45,7 @@ template <int TEAM> static __device__ inline int64_t team_result(int *turn) {
 }
 
 template <int TEAM, class F>
-static __device__ inline typename F::room joined(const F &f, typename F::room mine) {
+static __device__ inline typename F::state joined(const F &f, typename F::state mine) {
   if constexpr (TEAM == BLOCK) return join_block(f, mine);
   else if constexpr (TEAM == WARP) return join_lanes(f, mine);
   else return mine;
@@ -54,14 +54,14 @@ static __device__ inline typename F::room joined(const F &f, typename F::room mi
 /* Reduces each window with F, a reduction as in reduce.cuh: take() gets the element's position on
 ** the plane, end() the number of elements. */
 template <class F, class T, int TEAM>
-static __global__ void fold_shares(F f, shares s, const T *x) {
+static __global__ void reduce_shares(F f, shares s, const T *x) {
   int turn, oy, ox;
   int64_t i = team_result<TEAM>(&turn), plane, channel;
   const bool mine = i < s.n;
   if (!mine) i = 0; /* no early return: the team's threads reduce together */
   cell_of(s.at, pixel_of(s.c, i, &channel), &plane, &oy, &ox);
   const share h = share_of(s, oy, ox);
-  typename F::room r = f.start();
+  typename F::state r = f.start();
   x += plane * s.in[0] * s.in[1] * s.c.each.by + channel;
   /* Advance by TEAM elements, expressed in rows and columns, to avoid divisions in the loop. */
   const unsigned wide = h.wide > TEAM ? TEAM + 1 : (unsigned)h.wide;
@@ -82,7 +82,7 @@ static __global__ void fold_shares(F f, shares s, const T *x) {
 
 /* make(type) returns the reduction for the packed x. */
 template <class Make>
-static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make make) {
+static int reduce_shares_of(const moth_tensor *input, const moth_tensor *y, Make make) {
   moth_ctx *ctx = input->ctx;
   const bool channels_last = goes_channels_last(input, y);
   const shares s = shares_of(&input->l, &y->l, &y->l, channels_last);
@@ -97,9 +97,9 @@ static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make m
     /* In channels_last, the threads of neighbouring results read adjacent channels. */
     const int team = each >= 4096 ? (int)BLOCK : each >= 32 && !channels_last ? (int)WARP : 1;
     const dim3 grid = team == BLOCK ? grid_for(s.n) : blocks_for(s.n * team);
-    void (*kernel)(F, shares, const T *) = team == BLOCK  ? fold_shares<F, T, BLOCK>
-                                           : team == WARP ? fold_shares<F, T, WARP>
-                                                          : fold_shares<F, T, 1>;
+    void (*kernel)(F, shares, const T *) = team == BLOCK  ? reduce_shares<F, T, BLOCK>
+                                           : team == WARP ? reduce_shares<F, T, WARP>
+                                                          : reduce_shares<F, T, 1>;
     return launch(ctx, y, kernel, grid, BLOCK, 0, f, s, (const T *)data<T>(x));
   });
   moth_tensor_release(x);
@@ -109,16 +109,16 @@ static int fold_shares_of(const moth_tensor *input, const moth_tensor *y, Make m
 /* -- the mean -- */
 
 template <class T> struct mean_share {
-  typedef real_of<T> room;
+  typedef real_of<T> state;
   T *y;
-  MEMBER room start() const { return 0; }
-  MEMBER void take(room &r, room v, int64_t) const { r += v; }
-  MEMBER room join(room a, room b) const { return a + b; }
-  MEMBER void end(room r, int64_t i, int64_t n) const { put(y + i, r / (room)n); }
+  MEMBER state start() const { return 0; }
+  MEMBER void take(state &r, state v, int64_t) const { r += v; }
+  MEMBER state join(state a, state b) const { return a + b; }
+  MEMBER void end(state r, int64_t i, int64_t n) const { put(y + i, r / (state)n); }
 };
 
 MOTH_CUDA(adaptive_avg_pool2d) {
-  return fold_shares_of(a->input, out[0], [&](auto t) {
+  return reduce_shares_of(a->input, out[0], [&](auto t) {
     typedef typename decltype(t)::of T;
     return mean_share<T>{data<T>(out[0])};
   });
@@ -161,15 +161,15 @@ MOTH_CUDA(adaptive_avg_pool2d_back) {
 /* -- the maximum: the first of equal values; the last NaN wins over all numbers -- */
 
 template <class T> struct largest_share {
-  struct room {
+  struct state {
     real_of<T> value;
     int64_t at; /* -1: none yet */
   };
   T *y;
   int64_t *index;
-  MEMBER room start() const { return room{0, -1}; }
-  MEMBER void take(room &r, real_of<T> v, int64_t at) const { r = join(r, room{v, at}); }
-  MEMBER room join(room a, room b) const {
+  MEMBER state start() const { return state{0, -1}; }
+  MEMBER void take(state &r, real_of<T> v, int64_t at) const { r = join(r, state{v, at}); }
+  MEMBER state join(state a, state b) const {
     if (a.at < 0) return b;
     if (b.at < 0) return a;
     const bool nan = a.value != a.value, other = b.value != b.value;
@@ -177,14 +177,14 @@ template <class T> struct largest_share {
     if (a.value == b.value) return a.at < b.at ? a : b;
     return a.value > b.value ? a : b;
   }
-  MEMBER void end(room r, int64_t i, int64_t) const {
+  MEMBER void end(state r, int64_t i, int64_t) const {
     put(y + i, r.value);
     index[i] = r.at;
   }
 };
 
 MOTH_CUDA(adaptive_max_pool2d) {
-  return fold_shares_of(a->input, out[0], [&](auto t) {
+  return reduce_shares_of(a->input, out[0], [&](auto t) {
     typedef typename decltype(t)::of T;
     return largest_share<T>{data<T>(out[0]), data<int64_t>(out[1])};
   });

@@ -6,23 +6,24 @@
 
 /* Integer division checks for zero divisors first; the error is reported at the next
 ** synchronization. */
-template <class T> static __global__ void find_zero(walk<2> w, moth_trouble *trouble) {
+template <class T> static __global__ void find_zero(strided<2> w, moth_kernel_error *kernel_error) {
   const int64_t i = thread_number();
   int64_t at[2];
   if (i >= w.n) return;
   offsets(w, i, at);
-  if (*element<T>(w.of[1], at[1]) == 0) report(trouble, TROUBLE_DIVISION, 0, 0);
+  if (*element<T>(w.of[1], at[1]) == 0) report(kernel_error, KERNEL_ERROR_DIVISION, 0, 0);
 }
 
 static int check_divisor(moth_ctx *ctx, int dtype, const moth_tensor *const *operands) {
   const moth_tensor *pair[2] = {operands[0], operands[2]};
   const moth_queue *q = moth_queue_of(ctx, operands[0]->l.device);
-  walk<2> w;
+  strided<2> w;
   if (!moth_is_int(dtype) || operands[0]->l.numel == 0) return MOTH_OK;
-  walk_over<2>(&w, ctx, pair);
+  strided_over<2>(&w, ctx, pair);
   return with_size(dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    return launch_on(ctx, q, find_zero<T>, blocks_for(w.n), BLOCK, 0, w, q ? q->trouble : NULL);
+    return launch_on(ctx, q, find_zero<T>, blocks_for(w.n), BLOCK, 0, w,
+                     q ? q->kernel_error : NULL);
   });
 }
 
@@ -46,7 +47,7 @@ static __device__ inline float mixed_at(const operand &o, int dtype, int64_t byt
 }
 
 template <class T, int EACH> static __device__ inline void read_floats(const char *at, float *v) {
-  const lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)at;
+  const vec<T, EACH> many = *(const vec<T, EACH> *)(const void *)at;
   for (int j = 0; j < EACH; j++) v[j] = get(&many.at[j]);
 }
 
@@ -71,12 +72,12 @@ static __device__ inline void mixed_run(const operand &o, int dtype, bool one, i
 }
 
 template <class Row, int EACH>
-static __global__ void mix_runs(walk<3> w, two_types t, three_numbers<float> numbers) {
+static __global__ void mix_runs(strided<3> w, two_types t, three_numbers<float> numbers) {
   const int64_t first = thread_number() * EACH;
   if (first >= w.n) return;
   float x[EACH], y[EACH];
   int64_t at[3];
-  lump<float, EACH> result;
+  vec<float, EACH> result;
   offsets(w, first, at);
   const int64_t left = w.n - first;
   mixed_run<EACH>(w.of[1], t.of[0], w.of[1].is_held || w.step[0][1] == 0, at[1], left, x);
@@ -87,7 +88,7 @@ static __global__ void mix_runs(walk<3> w, two_types t, three_numbers<float> num
 }
 
 template <class Row>
-static __global__ void mix_any(walk<3> w, two_types t, three_numbers<float> numbers) {
+static __global__ void mix_any(strided<3> w, two_types t, three_numbers<float> numbers) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
@@ -101,13 +102,13 @@ static int mix(moth_ctx *ctx, const moth_tensor *const *operands, const void *ar
   enum { EACH = 4 };
   const two_types t = {{operands[1]->l.dtype, operands[2]->l.dtype}};
   three_numbers<float> numbers = {};
-  walk<3> w;
+  strided<3> w;
   int sizes[3];
   if (operands[0]->l.numel == 0) return MOTH_OK;
   if (arg) memcpy(&numbers, arg, sizeof numbers);
-  walk_over<3>(&w, ctx, operands);
+  strided_over<3>(&w, ctx, operands);
   for (int k = 0; k < 3; k++) sizes[k] = moth_dtype_size[operands[k]->l.dtype];
-  if (walk_packs(w, sizes, 1, EACH))
+  if (strided_packs(w, sizes, 1, EACH))
     return launch(ctx, operands[0], mix_runs<Row, EACH>, blocks_for(w.n, EACH), BLOCK, 0, w, t,
                   numbers);
   return launch(ctx, operands[0], mix_any<Row>, blocks_for(w.n), BLOCK, 0, w, t, numbers);
@@ -143,7 +144,7 @@ ARITH_FUNCTIONS(ARITH_ENTRY)
 /* -- where -- */
 
 /* result := condition ? x : y; elements are copied, not computed with */
-template <class T> static __global__ void choose(walk<4> w) {
+template <class T> static __global__ void choose(strided<4> w) {
   const int64_t i = thread_number();
   int64_t at[4];
   if (i >= w.n) return;
@@ -153,16 +154,16 @@ template <class T> static __global__ void choose(walk<4> w) {
   *(T *)(void *)(w.of[0].at + at[0]) = *from;
 }
 
-template <class T> static __global__ void choose_runs(walk<4> w) {
+template <class T> static __global__ void choose_runs(strided<4> w) {
   enum { EACH = 16 / sizeof(T) };
   const int64_t first = thread_number() * EACH, left = w.n - first;
   int64_t at[4];
   if (left <= 0) return;
   offsets(w, first, at);
-  const lump<uint8_t, EACH> condition = read_run<uint8_t, EACH>(w, 1, at[1], left);
-  const lump<T, EACH> x = read_run<T, EACH>(w, 2, at[2], left);
-  const lump<T, EACH> y = read_run<T, EACH>(w, 3, at[3], left);
-  lump<T, EACH> result;
+  const vec<uint8_t, EACH> condition = read_run<uint8_t, EACH>(w, 1, at[1], left);
+  const vec<T, EACH> x = read_run<T, EACH>(w, 2, at[2], left);
+  const vec<T, EACH> y = read_run<T, EACH>(w, 3, at[3], left);
+  vec<T, EACH> result;
   for (int j = 0; j < EACH; j++) result.at[j] = condition.at[j] ? x.at[j] : y.at[j];
   write_run(w, 0, at[0], left, result);
 }
@@ -171,10 +172,10 @@ static int where_map(moth_ctx *ctx, int dtype, int noperands, const moth_tensor 
                      const void *arg) {
   (void)noperands, (void)arg;
   if (operands[0]->l.numel == 0) return MOTH_OK;
-  walk<4> w;
-  walk_over<4>(&w, ctx, operands);
+  strided<4> w;
+  strided_over<4>(&w, ctx, operands);
   const int size = moth_dtype_size[dtype], sizes[4] = {size, 1, size, size};
-  const bool packs = walk_packs(w, sizes, 1, 16 / size);
+  const bool packs = strided_packs(w, sizes, 1, 16 / size);
   return with_size(dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch(ctx, operands[0], packs ? choose_runs<T> : choose<T>,

@@ -16,7 +16,7 @@ template <class T, class R> struct work {
   R *to[2];      /* packed gradients; for DKEYS: of keys, of values */
 };
 
-template <class T> static __device__ inline side<T> turned(side<T> s) {
+template <class T> static __device__ inline side<T> transposed(side<T> s) {
   const int64_t rows = s.rows, rs = s.rs;
   s.rows = s.cols, s.cols = rows;
   s.rs = s.cs, s.cs = rs;
@@ -41,7 +41,7 @@ template <class R> static __device__ inline R row_sum(R v) {
 template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   enum { PER = tile_of<TILE>::per, DEPTH = tile_of<TILE>::depth, WIDE = tile_of<TILE>::wide };
   enum { BY_QUERY = WHICH != DKEYS };
-  static constexpr int room = tile_room<TILE> + TILE * WIDE;
+  static constexpr int shared_size = tile_buffer_size<TILE> + TILE * WIDE;
 
   /* w := the scaled scores; -inf where a key is masked */
   static __device__ inline void score(const attention_job<T, R> &g, const side<T> &bias,
@@ -107,8 +107,8 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   static __device__ inline void gather(const side<T> &from, int64_t col, int64_t column,
                                        R (*w)[PER], R *shared, R (*out)[PER][PER]) {
     const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
-    R *weights = shared + tile_room<TILE>, four[EACH_TAKES];
-    const side<T> by_column = turned(from);
+    R *weights = shared + tile_buffer_size<TILE>, four[EACH_TAKES];
+    const side<T> by_column = transposed(from);
 #pragma unroll
     for (int i = 0; i < PER; i++)
 #pragma unroll
@@ -171,9 +171,9 @@ template <class T, class R, int TILE, int WHICH, int CHUNKS>
 static __global__ void __launch_bounds__(TILE_THREADS, 2) attend(work<T, R> g) {
   typedef tiles<T, R, TILE, WHICH, CHUNKS> here;
   enum { PER = here::PER, BY_QUERY = here::BY_QUERY, PAIR = WHICH == DKEYS };
-  __shared__ __align__(32) unsigned char room[here::room * sizeof(R)];
+  __shared__ __align__(32) unsigned char memory[here::shared_size * sizeof(R)];
   __shared__ attention_parts<T> of;
-  R *shared = (R *)(void *)room;
+  R *shared = (R *)(void *)memory;
   const attention_job<T, R> &j = g.of;
   const int64_t row = (int64_t)blockIdx.x * TILE;
   const int64_t column = (int64_t)blockIdx.y * TILE * CHUNKS;
@@ -278,7 +278,7 @@ static __global__ void row_dots(int64_t rows, int64_t n, const T *y, const T *dy
 }
 
 /* The index of batch number `i` among the batches that share the gradient batch `own`. */
-static __device__ inline int64_t batch_number(const folding &f, int64_t own, int64_t i) {
+static __device__ inline int64_t batch_number(const batch_sum &f, int64_t own, int64_t i) {
   int64_t at = 0, step = 1;
   for (int d = f.lead.ndim - 1; d >= 0; d--) {
     int64_t *rest = f.step[d] ? &own : &i;
@@ -289,7 +289,7 @@ static __device__ inline int64_t batch_number(const folding &f, int64_t own, int
   return at;
 }
 
-template <class R> static __global__ void fold_batches(folding f, const R *from, R *to) {
+template <class R> static __global__ void sum_batches(batch_sum f, const R *from, R *to) {
   const int64_t i = thread_number(), own = i / f.each;
   R sum = 0;
   if (own >= f.own) return;
@@ -300,16 +300,16 @@ template <class R> static __global__ void fold_batches(folding f, const R *from,
 
 int gradient_open(moth_ctx *ctx, gradient_place *p, moth_tensor *y, const leading &lead, int64_t n,
                   int dtype, int narrow) {
-  const bool own = folding_of(y, lead).repeats == 1 && y->l.dtype == narrow;
+  const bool own = batch_sum_of(y, lead).repeats == 1 && y->l.dtype == narrow;
   *p = gradient_place{y, NULL, NULL, !own || narrow == dtype};
-  if (!own) p->all = attention_room(ctx, dtype, y->l.device, n);
+  if (!own) p->all = attention_scratch(ctx, dtype, y->l.device, n);
   if (!own && !p->all) return moth_status(ctx);
   p->to = data<char>(own ? y : p->all);
   return MOTH_OK;
 }
 
 int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &lead, int dtype, int status) {
-  const folding f = folding_of(p->y, lead);
+  const batch_sum f = batch_sum_of(p->y, lead);
   const int64_t n = p->y->l.numel;
   moth_layout l = p->y->l;
   if (!p->all) return status;
@@ -318,10 +318,10 @@ int gradient_close(moth_ctx *ctx, gradient_place *p, const leading &lead, int dt
   if (!to) status = moth_status(ctx);
   if (!status && n) {
     if (dtype == MOTH_F64)
-      status = launch(ctx, p->y, fold_batches<double>, blocks_for(n), BLOCK, 0, f,
+      status = launch(ctx, p->y, sum_batches<double>, blocks_for(n), BLOCK, 0, f,
                       (const double *)data<double>(p->all), data<double>(to));
     else
-      status = launch(ctx, p->y, fold_batches<float>, blocks_for(n), BLOCK, 0, f,
+      status = launch(ctx, p->y, sum_batches<float>, blocks_for(n), BLOCK, 0, f,
                       (const float *)data<float>(p->all), data<float>(to));
   }
   if (!status && to != p->y) status = moth_copy_into(p->y, to);
@@ -342,7 +342,7 @@ static int attention_back_typed(const attention_back_args *a, const moth_queue *
   const attention_job<T, R> &j = g.of;
   g.of.dy = matrices_of<T>(a->grad, j.lead);
   const int64_t size[3] = {j.l * j.e, j.s * j.e, j.s * j.v};
-  moth_tensor *dots = attention_room(a->ctx, real, out[0]->l.device, batches * j.l);
+  moth_tensor *dots = attention_scratch(a->ctx, real, out[0]->l.device, batches * j.l);
   int status = dots ? MOTH_OK : moth_status(a->ctx), opened = 0;
   for (; !status && opened < 3; opened++)
     status = gradient_open(a->ctx, &to[opened], out[opened], j.lead, batches * size[opened], real,
@@ -370,13 +370,13 @@ static int attention_back_typed(const attention_back_args *a, const moth_queue *
 MOTH_CUDA(attention_back) {
   attention_back_args c = *a;
   moth_tensor **at[] = {&c.query, &c.key, &c.value, &c.grad, &c.output, &c.bias, &c.lse};
-  moth_tensor *own[7] = {NULL}, turned[2];
+  moth_tensor *own[7] = {NULL}, transposed[2];
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
   const int real = a->query->l.dtype == MOTH_F64 ? MOTH_F64 : MOTH_F32;
   int status = q ? MOTH_OK : moth_status(a->ctx), dtype = a->query->l.dtype;
   for (int i = 0; i < 2 && a->heads_last; i++) {
-    turned[i] = heads_first(*at[3 + i]);
-    *at[3 + i] = &turned[i];
+    transposed[i] = heads_first(*at[3 + i]);
+    *at[3 + i] = &transposed[i];
   }
   for (int i = 0; i < 6; i++)
     if (*at[i] && (*at[i])->l.dtype != dtype) dtype = real;

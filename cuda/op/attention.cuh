@@ -5,7 +5,7 @@
 
 #include "../../core/op/attention.h"
 
-#include "lib/tile.cuh"
+#include "lib/gemm_tile.cuh"
 
 struct leading { /* the batch dimensions, all broadcast */
   int ndim;
@@ -116,15 +116,15 @@ static void job_of(attention_job<T, R> *g, const A *a, const moth_tensor *lse, i
 
 /* -- gradients: for all batches, then summed over broadcast dimensions -- */
 
-struct folding {
+struct batch_sum {
   leading lead;
   int64_t step[MOTH_MAX_DIMS]; /* 0: a dimension that is summed */
   int64_t own, each, repeats;  /* batches of the gradient, elements of one, number of batches summed
                                ** into each */
 };
 
-static inline folding folding_of(const moth_tensor *y, const leading &lead) {
-  folding f = {};
+static inline batch_sum batch_sum_of(const moth_tensor *y, const leading &lead) {
+  batch_sum f = {};
   f.lead = lead;
   f.own = f.repeats = 1;
   const int more = lead.ndim - (y->l.ndim - 2);
@@ -136,7 +136,7 @@ static inline folding folding_of(const moth_tensor *y, const leading &lead) {
   return f;
 }
 
-static inline moth_tensor *attention_room(moth_ctx *ctx, int dtype, int device, int64_t n) {
+static inline moth_tensor *attention_scratch(moth_ctx *ctx, int dtype, int device, int64_t n) {
   moth_layout l = {};
   l.dtype = (uint8_t)dtype;
   l.device = (uint8_t)device;
@@ -147,7 +147,7 @@ static inline moth_tensor *attention_room(moth_ctx *ctx, int dtype, int device, 
 }
 
 /* The memory for the gradient of all batches, n elements of `dtype`: y's own memory if y has all
-** batches (and type `narrow` if kernels can write it); else a scratch buffer that fold_gradient
+** batches (and type `narrow` if kernels can write it); else a scratch buffer that sum_gradient
 ** reduces into y. */
 typedef struct gradient_place {
   moth_tensor *y, *all; /* all: NULL if y itself is written */

@@ -3,7 +3,7 @@
 ** others, "Algorithms for computing the sample variance" (1983). */
 #include "../../core/op/norm.h"
 
-#include "lib/channels.cuh"
+#include "lib/channel_sums.cuh"
 
 /* The map of a channel's elements: (x - mean) scale + shift, plus dy * by in gradients. A gradient
 ** uses the forward maps to recompute the input of a following relu. */
@@ -67,8 +67,8 @@ static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by chann
                                  apply_job<T> job) {
   const int64_t first = thread_number() * EACH;
   if (first >= n) return;
-  lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(job.x + first), more = in, out;
-  if (KIND != FORWARD) more = *(const lump<T, EACH> *)(const void *)(job.other + first);
+  vec<T, EACH> in = *(const vec<T, EACH> *)(const void *)(job.x + first), more = in, out;
+  if (KIND != FORWARD) more = *(const vec<T, EACH> *)(const void *)(job.other + first);
   const bool alike = inner.by % EACH == 0; /* one channel for the whole vector */
   channel_map<real_of<T>> m = {}, was = {};
   for (int k = 0; k < EACH; k++) {
@@ -80,7 +80,7 @@ static __global__ void apply_map(int64_t n, quotient_by inner, quotient_by chann
     }
     put_result<KIND>(job.relu, &in.at[k], &more.at[k], m, was, &out.at[k]);
   }
-  write_lump(job.y + first, out);
+  write_vec(job.y + first, out);
 }
 
 /* The same for adjacent channels: each thread keeps the maps of its EACH channels. */
@@ -99,12 +99,12 @@ static __global__ void apply_columns(int64_t n, int64_t channels, column_form b,
 #pragma unroll 2
   for (int64_t q = row; q < n; q += (int64_t)gridDim.y * b.down) {
     const int64_t at = q * channels + c;
-    lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(job.x + at), more = in, out;
-    if (KIND != FORWARD) more = *(const lump<T, EACH> *)(const void *)(job.other + at);
+    vec<T, EACH> in = *(const vec<T, EACH> *)(const void *)(job.x + at), more = in, out;
+    if (KIND != FORWARD) more = *(const vec<T, EACH> *)(const void *)(job.other + at);
 #pragma unroll
     for (int k = 0; k < EACH; k++)
       put_result<KIND>(job.relu, &in.at[k], &more.at[k], m[k], was[k], &out.at[k]);
-    write_lump(job.y + at, out);
+    write_vec(job.y + at, out);
   }
 }
 
@@ -118,22 +118,22 @@ static int apply_rows(const channel_form &f, const apply_job<T> &job, const moth
 
 template <class T, int KIND>
 static int apply_run(const channel_form &f, const apply_job<T> &job, const moth_tensor *y) {
-  enum { MANY = LUMP<T> };
+  enum { EACH_VEC = VEC<T> };
   const int64_t n = y->l.numel;
   const quotient_by inner = quotients(f.inner.by, n), channels = quotients(f.c, n);
-  const bool packs = on_lump(job.x) && on_lump(job.other) && on_lump(job.y);
+  const bool packs = on_vec(job.x) && on_vec(job.other) && on_vec(job.y);
   if (n == 0) return MOTH_OK;
   if (f.inner.by == 1)
-    return packs && f.c % MANY == 0 ? apply_rows<T, MANY, KIND>(f, job, y)
+    return packs && f.c % EACH_VEC == 0 ? apply_rows<T, EACH_VEC, KIND>(f, job, y)
                                     : apply_rows<T, 1, KIND>(f, job, y);
-  if (n % MANY == 0 && packs)
-    return launch(y->ctx, y, apply_map<T, MANY, KIND>, blocks_for(n, MANY), BLOCK, 0, n, inner,
-                  channels, job);
+  if (n % EACH_VEC == 0 && packs)
+    return launch(y->ctx, y, apply_map<T, EACH_VEC, KIND>, blocks_for(n, EACH_VEC), BLOCK, 0, n,
+                  inner, channels, job);
   return launch(y->ctx, y, apply_map<T, 1, KIND>, blocks_for(n), BLOCK, 0, n, inner, channels, job);
 }
 
 template <class real> static moth_tensor *maps_for(const moth_tensor *near, int64_t c) {
-  return device_room(near, c * (int64_t)sizeof(channel_map<real>));
+  return device_scratch(near, c * (int64_t)sizeof(channel_map<real>));
 }
 
 /* -- channel_norm -- */
@@ -141,16 +141,16 @@ template <class real> static moth_tensor *maps_for(const moth_tensor *near, int6
 /* Sums of x - c0 and of its square; c0 is the channel's first element. A thread shifts by the first
 ** element it reads, and end() converts the sums to shift c0. c0 may be far from all other elements:
 ** with it, f32 would lose their digits. */
-template <class T> struct spread_sums {
+template <class T> struct variance_sums {
   typedef real_of<T> real;
   const T *x;
   int64_t inner;
   __device__ real of(int64_t, int64_t at) const { return get(x + at); }
-  template <int EACH> __device__ lump<T, EACH> load(real, int64_t, int64_t at) const {
-    return *(const lump<T, EACH> *)(const void *)(x + at);
+  template <int EACH> __device__ vec<T, EACH> load(real, int64_t, int64_t at) const {
+    return *(const vec<T, EACH> *)(const void *)(x + at);
   }
   template <int EACH>
-  __device__ sums_of<real> term(real near, const lump<T, EACH> &of, int k) const {
+  __device__ sums_of<real> term(real near, const vec<T, EACH> &of, int k) const {
     const real d = get(&of.at[k]) - near;
     return sums_of<real>{d, d * d};
   }
@@ -192,11 +192,11 @@ static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_te
   typedef real_of<T> R;
   channel_form f = form_of(&a->input->l, moth_is_channels_last(out[0]));
   const bool own = !t[MEAN];
-  moth_tensor *room = out[3] ? NULL : maps_for<R>(out[0], f.c), *parts = NULL;
-  const moth_tensor *maps = out[3] ? out[3] : room;
+  moth_tensor *scratch = out[3] ? NULL : maps_for<R>(out[0], f.c), *parts = NULL;
+  const moth_tensor *maps = out[3] ? out[3] : scratch;
   if (own && maps)
-    parts = channel_sums<HANDFUL<T>>(out[0], &f, spread_sums<T>{data<T>(t[X]), f.inner.by},
-                                     on_lump(data<T>(t[X])));
+    parts = channel_sums<HANDFUL<T>>(out[0], &f, variance_sums<T>{data<T>(t[X]), f.inner.by},
+                                     on_vec(data<T>(t[X])));
   int status = maps && (parts || !own) ? MOTH_OK : moth_status(a->ctx);
   const sums_of<double> *sums = parts ? data<sums_of<double>>(parts) : NULL;
   if (!status && f.c)
@@ -211,7 +211,7 @@ static int norm_typed(const channel_norm_args *a, moth_tensor *const *t, moth_te
     status = residual ? apply_run<T, SUMMED>(f, job, out[0])
                       : apply_run<T, FORWARD>(f, job, out[0]);
   }
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   moth_tensor_release(parts);
   return status;
 }
@@ -261,11 +261,11 @@ template <class T, bool RELU> struct back_sums {
     return known{(real)mean[c], RELU ? was[c] : channel_map<real>{}};
   }
   template <int EACH>
-  __device__ two_lumps<T, EACH> load(const known &, int64_t, int64_t at) const {
+  __device__ two_vecs<T, EACH> load(const known &, int64_t, int64_t at) const {
     return load_two<EACH>(x + at, dy + at);
   }
   template <int EACH>
-  __device__ sums_of<real> term(const known &is, const two_lumps<T, EACH> &of, int k) const {
+  __device__ sums_of<real> term(const known &is, const two_vecs<T, EACH> &of, int k) const {
     real d = get(&of.dy.at[k]);
     if (RELU && !let_through(&of.x.at[k], is.was)) d = 0;
     return sums_of<real>{d, rounded_product(d, get(&of.x.at[k]) - is.mean)};
@@ -305,7 +305,7 @@ static int back_typed(const channel_norm_back_args *a, moth_tensor *const *t, mo
   moth_tensor *maps = maps_for<R>(out[0], f.c), *parts = NULL;
   if (maps)
     parts = channel_sums<HANDFUL<T>>(out[0], &f, back_sums<T, RELU>{x, dy, mean, was},
-                                     on_lump(x) && on_lump(dy));
+                                     on_vec(x) && on_vec(dy));
   int status = maps && parts ? MOTH_OK : moth_status(a->ctx);
   if (!status && f.c)
     status = launch(a->ctx, out[0], find_back_maps<T>, blocks_for(f.c * WARP), BLOCK, 0, f,

@@ -6,9 +6,9 @@
 struct nextafter_form;
 template <> constexpr bool of_halves<nextafter_form> = false;
 struct isclose_form;
-template <> constexpr bool of_wholes<isclose_form> = false; /* the arguments are f64 */
+template <> constexpr bool of_integers<isclose_form> = false; /* the arguments are f64 */
 
-#define LISTS(ONE, TWO, THREE) \
+#define LISTS(ONE, TWO, THREE)  \
   BINARY_REALS(TWO)             \
   BINARY_BITS(TWO)              \
   BINARY_OTHERS(TWO)            \

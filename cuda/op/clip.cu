@@ -3,7 +3,7 @@
 ** small tensors; a block processes a piece of one tensor. */
 #include "../../core/op/clip.h"
 
-#include "lib/orders.cuh"
+#include "lib/vector_norm.cuh"
 #include "lib/rows.cuh"
 
 enum { MOST = 64, PIECE = 16384 }; /* tensors in a batch; elements for a block */
@@ -85,9 +85,9 @@ static __global__ void norm_pieces(batch b, double p, double *parts) {
   const norm_of<double, ORDER> f = {p}; /* squares of f32 can overflow f32 */
   const T *x = (const T *)b.at[piece_of(b, &from, &to)] + from;
   double sum = f.start();
-  each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
-    const lump<T, LUMP<T>> in = read_lump<T, LUMP<T>>(x + i);
-    for (int k = 0; k < LUMP<T>; k++) f.add(&sum, (double)get(&in.at[k]));
+  each_vec<VEC<T>>(block_team(), x, to - from, [&](int64_t i) {
+    const vec<T, VEC<T>> in = read_vec<T, VEC<T>>(x + i);
+    for (int k = 0; k < VEC<T>; k++) f.add(&sum, (double)get(&in.at[k]));
   }, [&](int64_t i) { f.add(&sum, (double)get(x + i)); });
   sum = join_block(f, sum);
   if (threadIdx.x == 0) parts[blockIdx.x] = sum;
@@ -139,9 +139,9 @@ static int norm_run(const total_norm_args *a, moth_tensor *y, double *total) {
   const results to = {moth_address(y), y->l.dtype};
   bool begins = true;
   int status = each_batch(a->ctx, a->tensors, false, [&](const batch &b) {
-    moth_tensor *room = device_room(y, b.first[b.count] * (int64_t)sizeof(double));
-    if (!room) return moth_status(a->ctx);
-    double *parts = data<double>(room);
+    moth_tensor *scratch = device_scratch(y, b.first[b.count] * (int64_t)sizeof(double));
+    if (!scratch) return moth_status(a->ctx);
+    double *parts = data<double>(scratch);
     int done = with_float(b.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
       return launch(a->ctx, y, norm_pieces<T, ORDER>, grid_for(b.first[b.count]), BLOCK, 0, b, p,
@@ -150,7 +150,7 @@ static int norm_run(const total_norm_args *a, moth_tensor *y, double *total) {
     if (!done)
       done = launch(a->ctx, y, norm_total<ORDER>, 1, BLOCK, 0, b, p, parts, total, begins, to);
     begins = false;
-    moth_tensor_release(room);
+    moth_tensor_release(scratch);
     return done;
   });
   if (status || !begins) return status;
@@ -159,7 +159,7 @@ static int norm_run(const total_norm_args *a, moth_tensor *y, double *total) {
 }
 
 MOTH_CUDA(total_norm) {
-  moth_tensor *y = out[0], *total = device_room(y, sizeof(double));
+  moth_tensor *y = out[0], *total = device_scratch(y, sizeof(double));
   if (!total) return moth_status(a->ctx);
   int status = with_order(a->norm_type, [&](auto kind) {
     return norm_run<decltype(kind)::is>(a, y, data<double>(total));
@@ -206,10 +206,10 @@ template <class T> static __global__ void scale_pieces(batch b, scale s) {
     found = found || !(v - v == 0);
     put(at, v * (real_of<T>)factor);
   };
-  each_lump<LUMP<T>>(whole_block(), x, to - from, [&](int64_t i) {
-    lump<T, LUMP<T>> many = read_lump<T, LUMP<T>>(x + i);
-    for (int k = 0; k < LUMP<T>; k++) scaled(&many.at[k]);
-    write_lump(x + i, many);
+  each_vec<VEC<T>>(block_team(), x, to - from, [&](int64_t i) {
+    vec<T, VEC<T>> many = read_vec<T, VEC<T>>(x + i);
+    for (int k = 0; k < VEC<T>; k++) scaled(&many.at[k]);
+    write_vec(x + i, many);
   }, [&](int64_t i) { scaled(x + i); });
   if (s.found && found) note(s);
 }
@@ -258,7 +258,7 @@ MOTH_CUDA(unscale_) {
   if (!status) status = moth_check_write(found, "found", false);
   if (status || a->tensors.n == 0) return status;
   if (found->l.device != a->tensors.at[0]->l.device)
-    return moth_fail(a->ctx, MOTH_E_DEVICE, "found", "it must lie where the tensors are");
+    return moth_fail(a->ctx, MOTH_E_DEVICE, "found", "it must be on the device of the tensors");
   moth_storage_bump(found->storage);
   const scale s = {a->factor, 0, NULL, false, moth_address(found), found->l.dtype};
   return scale_all(a->ctx, a->tensors, s);

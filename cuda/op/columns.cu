@@ -2,7 +2,7 @@
 ** fixed order. */
 #include "../../core/op/columns.h"
 
-#include "lib/walk.cuh"
+#include "lib/strided.cuh"
 
 struct windows { /* [0] along the height, [1] along the width */
   int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];

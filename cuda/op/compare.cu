@@ -9,7 +9,7 @@ MOTH_CUDA_FAMILY(LISTS)
 
 /* -- equal -- */
 
-template <class T> static __global__ void find_difference(walk<2> w, uint8_t *same) {
+template <class T> static __global__ void find_difference(strided<2> w, uint8_t *same) {
   const int64_t i = thread_number();
   int64_t at[2];
   if (i >= w.n) return;
@@ -24,11 +24,11 @@ MOTH_CUDA(equal) {
   const bool alike = x->l.ndim == other->l.ndim &&
                      !memcmp(x->l.shape, other->l.shape, sizeof(int64_t) * (size_t)x->l.ndim);
   uint8_t *y = data<uint8_t>(out[0]);
-  walk<2> w;
+  strided<2> w;
   if (!q) return moth_status(a->ctx);
   int status = moth_launched(a->ctx, q, cudaMemsetAsync(y, alike, 1, q->stream));
   if (status || !alike || x->l.numel == 0) return status;
-  walk_over<2>(&w, a->ctx, pair);
+  strided_over<2>(&w, a->ctx, pair);
   return with_any(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch_on(a->ctx, q, find_difference<T>, blocks_for(w.n), BLOCK, 0, w, y);

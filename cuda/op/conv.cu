@@ -20,7 +20,7 @@ template <class T> struct images_job {
   int64_t images, numel; /* numel: of `to` */
   int rows, depth;    /* channels of a group: written, and summed over */
   conv_side side[2];
-  int plane[2], made[2]; /* planes of `from` and of `to` */
+  int plane[2], written[2]; /* planes of `from` and of `to` */
   int64_t weight_row, weight_depth; /* strides of the filters */
   bool back; /* CONV_INPUT */
 };
@@ -50,19 +50,19 @@ static __device__ inline conv_tap tap_at(const conv_axis *a, int64_t plane, int6
   return t;
 }
 
-HD void split_place(int64_t i, const conv_axis *a, int64_t *image, int *y, int *x) {
+HD void split_pixel(int64_t i, const conv_axis *a, int64_t *image, int *y, int *x) {
   if (i < MOTH_SMALL) {
-    const unsigned wide = (unsigned)a[1].places, row = (unsigned)i / wide;
-    const unsigned n = row / (unsigned)a[0].places;
+    const unsigned wide = (unsigned)a[1].pixels, row = (unsigned)i / wide;
+    const unsigned n = row / (unsigned)a[0].pixels;
     *image = n;
-    *y = (int)(row - n * (unsigned)a[0].places);
+    *y = (int)(row - n * (unsigned)a[0].pixels);
     *x = (int)((unsigned)i - row * wide);
     return;
   }
-  const int64_t row = i / a[1].places;
-  *image = row / a[0].places;
-  *y = (int)(row % a[0].places);
-  *x = (int)(i % a[1].places);
+  const int64_t row = i / a[1].pixels;
+  *image = row / a[0].pixels;
+  *y = (int)(row % a[0].pixels);
+  *x = (int)(i % a[1].pixels);
 }
 
 /* -- tiles in shared memory: left[k][row], right[k][column] -- */
@@ -128,10 +128,10 @@ static __device__ inline conv_pixel place_at(const images_job<T> &j, const conv_
   if (i >= columns) return p;
   int64_t image;
   int y, x;
-  split_place(i, a, &image, &y, &x);
+  split_pixel(i, a, &image, &y, &x);
   p.from = image * j.tiling.groups * j.depth * ((int64_t)j.plane[0] * j.plane[1]);
-  p.to = image * j.tiling.groups * j.rows * ((int64_t)j.made[0] * j.made[1]) +
-         (int64_t)(a[0].first + y * a[0].next) * j.made[1] + a[1].first + x * a[1].next;
+  p.to = image * j.tiling.groups * j.rows * ((int64_t)j.written[0] * j.written[1]) +
+         (int64_t)(a[0].first + y * a[0].next) * j.written[1] + a[1].first + x * a[1].next;
   p.y = a[0].at + y * a[0].by;
   p.x = a[1].at + x * a[1].by;
   return p;
@@ -168,11 +168,12 @@ static __global__ void __launch_bounds__(THREADS, 2) image_tiles(images_job<T> j
   const int wide = j.side[1].kernel;
   if (t < 2) axis[t] = axis_of(j.side[t], j.back, b.number[1 + t]);
   __syncthreads();
-  const int64_t columns = j.images * axis[0].places * axis[1].places;
+  const int64_t columns = j.images * axis[0].pixels * axis[1].pixels;
   const int64_t depth = (int64_t)j.depth * axis[0].taps * axis[1].taps;
   const int64_t first = b.split * j.tiling.chunk, end = first + j.tiling.chunk;
   const int64_t last = end < depth ? end : depth;
-  const int64_t plane = (int64_t)j.plane[0] * j.plane[1], made = (int64_t)j.made[0] * j.made[1];
+  const int64_t plane = (int64_t)j.plane[0] * j.plane[1],
+                written = (int64_t)j.written[0] * j.written[1];
   const conv_pixel p = place_at(j, axis, columns, b.column + t % S::columns);
   const T *from = j.from + b.group * j.depth * plane;
   const T *weight = j.weight + b.group * ((int64_t)j.rows * j.depth) *
@@ -203,9 +204,9 @@ static __global__ void __launch_bounds__(THREADS, 2) image_tiles(images_job<T> j
     __syncthreads();
   }
   store<S>(sum, j.to, j.parts ? j.parts + b.split * j.numel : NULL,
-           j.bias ? j.bias + b.group * j.rows : NULL, b.row, j.rows, made, [&](int n) {
+           j.bias ? j.bias + b.group * j.rows : NULL, b.row, j.rows, written, [&](int n) {
              const conv_pixel c = place_at(j, axis, columns, b.column + n);
-             return b.column + n < columns ? c.to + b.group * j.rows * made : (int64_t)-1;
+             return b.column + n < columns ? c.to + b.group * j.rows * written : (int64_t)-1;
            });
 }
 
@@ -246,11 +247,11 @@ static __global__ void __launch_bounds__(THREADS, 2) filter_tiles(filters_job<T>
   const int t = (int)threadIdx.x, k = t % S::depth, turn = t / S::depth;
   const conv_axis axis[2] = {axis_of(side_on(j.w, 0), false, 0),
                              axis_of(side_on(j.w, 1), false, 0)};
-  const int64_t plane = (int64_t)j.w.in[0] * j.w.in[1], made = (int64_t)j.w.out[0] * j.w.out[1];
+  const int64_t plane = (int64_t)j.w.in[0] * j.w.in[1], written = (int64_t)j.w.out[0] * j.w.out[1];
   const int64_t columns = (int64_t)j.channels * j.w.kernel[0] * j.w.kernel[1];
   const int64_t first = b.split * j.tiling.chunk, end = first + j.tiling.chunk;
   const int64_t last = end < j.depth ? end : j.depth;
-  const T *x = j.x + b.group * j.channels * plane, *y = j.y + b.group * j.rows * made;
+  const T *x = j.x + b.group * j.channels * plane, *y = j.y + b.group * j.rows * written;
   R sum[S::per_row][S::per_column] = {}, lefts[S::lefts], rights[S::rights];
   conv_tap taps[S::rights];
   for (int i = 0; i < S::rights; i++)
@@ -268,7 +269,7 @@ static __global__ void __launch_bounds__(THREADS, 2) filter_tiles(filters_job<T>
       const conv_pixel p = result_at(j, at + S::depth + k, last);
       for (int i = 0; i < S::lefts; i++) {
         const int64_t m = b.row + turn + i * (THREADS / S::depth);
-        lefts[i] = m < j.rows && p.y != NOWHERE ? get(y + p.to + m * made) : (R)0;
+        lefts[i] = m < j.rows && p.y != NOWHERE ? get(y + p.to + m * written) : (R)0;
       }
       for (int i = 0; i < S::rights; i++) rights[i] = pixel_of(x, j.w.in, p, taps[i]);
     }
@@ -355,9 +356,9 @@ template <class T> static int over_images(const conv_job &c, T t) {
     const int classes = classes_of(side_on(s.w, i), back);
     j.side[i] = side_on(s.w, i);
     j.plane[i] = back ? s.w.out[i] : s.w.in[i];
-    j.made[i] = back ? s.w.in[i] : s.w.out[i];
+    j.written[i] = back ? s.w.in[i] : s.w.out[i];
     j.tiling.classes[1 + i] = classes;
-    columns *= (j.made[i] + classes - 1) / classes;
+    columns *= (j.written[i] + classes - 1) / classes;
     depth *= s.w.kernel[i]; /* an upper bound, if there are classes */
   }
   return choose_tiles(c, &j, columns, depth, t);
@@ -383,13 +384,13 @@ template <class T> static int over_filters(const conv_job &c, T t) {
 
 /* -- the three ops -- */
 
-enum { FEW = 8 }; /* with at most this many rows, most of a tile is empty */
+enum { FEW_ROWS = 8 }; /* with at most this many rows, most of a tile is empty */
 
 static bool few_rows(const conv_job &j) {
   const conv_shape &c = j.c;
-  if (j.what == CONV_FORWARD) return c.filters <= FEW;
-  if (j.what == CONV_INPUT) return c.channels <= FEW;
-  return c.filters * (int64_t)c.channels <= 2 * FEW;
+  if (j.what == CONV_FORWARD) return c.filters <= FEW_ROWS;
+  if (j.what == CONV_INPUT) return c.channels <= FEW_ROWS;
+  return c.filters * (int64_t)c.channels <= 2 * FEW_ROWS;
 }
 
 /* For depthwise filters, cuDNN is no faster than Moth's own kernels. Exception: channels_last

@@ -70,11 +70,11 @@ static int as_it_lies(const conv_job &j, const conv_tensors &given, int dims, L 
   if (any && given.x->l.ndim == dims + 2 && moth_layout_channels_last(&j.to->l))
     status = with_layout(j, given, j.to, true, [&](const conv_job &l) { return last(l, &done); });
   if (status || done) return status;
-  const bool turned = moth_is_channels_last(j.to);
-  moth_tensor *to = turned ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
-  if (turned && !to) return moth_status(j.ctx);
-  status = with_layout(j, given, turned ? to : j.to, false, packed);
-  if (!status && turned) status = moth_copy_into(j.to, to);
+  const bool transposed = moth_is_channels_last(j.to);
+  moth_tensor *to = transposed ? moth_tensor_new(j.ctx, &j.to->l) : NULL;
+  if (transposed && !to) return moth_status(j.ctx);
+  status = with_layout(j, given, transposed ? to : j.to, false, packed);
+  if (!status && transposed) status = moth_copy_into(j.to, to);
   moth_tensor_release(to);
   return status;
 }
@@ -86,7 +86,7 @@ static inline int conv_job_of(conv_job *j, const A *a, int dims, conv_what what,
                               const conv_tensors &given, moth_tensor *to) {
   enum { SAME = 2 };
   const moth_layout *x = &given.x->l, *y = &given.y->l, *w = &given.w->l;
-  const int64_t *in = x->shape + x->ndim - dims, *made = y->shape + y->ndim - dims;
+  const int64_t *in = x->shape + x->ndim - dims, *written = y->shape + y->ndim - dims;
   const int64_t *kernel = w->shape + 2;
   const int rest = dims - 2;
   int64_t padding[3], taps = 1;
@@ -106,9 +106,9 @@ static inline int conv_job_of(conv_job *j, const A *a, int dims, conv_what what,
   j->c.filters = (int)(w->shape[0] / a->groups);
   int status = j->q ? MOTH_OK : moth_status(a->ctx);
   if (!status)
-    status = window_of(&first, a->ctx, in, made, kernel, a->stride, padding, a->dilation);
+    status = window_of(&first, a->ctx, in, written, kernel, a->stride, padding, a->dilation);
   if (!status)
-    status = window_of(&j->c.w, a->ctx, in + rest, made + rest, kernel + rest, a->stride + rest,
+    status = window_of(&j->c.w, a->ctx, in + rest, written + rest, kernel + rest, a->stride + rest,
                        padding + rest, a->dilation + rest);
   if (status) return status;
   if (rest)
@@ -121,7 +121,7 @@ static inline int conv_job_of(conv_job *j, const A *a, int dims, conv_what what,
 }
 
 /* A scratch tensor of n elements on the job's device. */
-static inline moth_tensor *conv_room(const conv_job &j, int64_t n, int dtype) {
+static inline moth_tensor *conv_scratch(const conv_job &j, int64_t n, int dtype) {
   moth_layout l = {};
   l.ndim = 1;
   l.shape[0] = l.numel = n;

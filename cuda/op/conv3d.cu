@@ -23,7 +23,7 @@ static inline int64_t seen_of(const slices &s) {
 }
 
 /* The depth axis of a convolution with one tap, for the results. */
-static inline conv_side as_made(int out) { return conv_side{out, out, 1, 1, 0, 1}; }
+static inline conv_side results_side(int out) { return conv_side{out, out, 1, 1, 0, 1}; }
 
 /* Element i of the slices, and the index `inside` of the same element in the volumes, or -1 for
 ** padding. */
@@ -87,7 +87,7 @@ static __global__ void sum_parts(int64_t n, int64_t count, const T *parts, T *to
 struct slices_job {
   conv_job images; /* of a chunk */
   slices x, y;
-  moth_tensor *x_room, *y_room, *parts;
+  moth_tensor *x_scratch, *y_scratch, *parts;
   int64_t chunk, chunks;
 };
 
@@ -109,28 +109,28 @@ template <class T> static int run_chunk(const conv_job &j, slices_job *s, int64_
     to.l.numel = j.to->l.numel;
     to.l.offset += part * to.l.numel;
   }
-  if (j.what != CONV_WEIGHT) to = j.what == CONV_INPUT ? *s->x_room : *s->y_room;
+  if (j.what != CONV_WEIGHT) to = j.what == CONV_INPUT ? *s->x_scratch : *s->y_scratch;
   conv_job images = s->images;
-  images.x = j.what == CONV_INPUT ? &to : s->x_room;
-  images.y = j.what == CONV_FORWARD ? &to : s->y_room;
+  images.x = j.what == CONV_INPUT ? &to : s->x_scratch;
+  images.y = j.what == CONV_FORWARD ? &to : s->y_scratch;
   images.w = j.what == CONV_WEIGHT ? &to : j.w;
   images.to = &to;
   images.c.images = s->x.n * s->x.d.out;
   to.l.numel = j.what == CONV_INPUT ? s->x.n * seen_of(s->x)
                : j.what == CONV_FORWARD ? s->y.n * seen_of(s->y) : to.l.numel;
-  if (j.what != CONV_INPUT) status = gather(j, s->x, data<E>(j.x) + x_at, s->x_room);
+  if (j.what != CONV_INPUT) status = gather(j, s->x, data<E>(j.x) + x_at, s->x_scratch);
   if (!status && j.what != CONV_FORWARD)
-    status = gather(j, s->y, data<E>(j.y) + y_at, s->y_room);
+    status = gather(j, s->y, data<E>(j.y) + y_at, s->y_scratch);
   if (!status) status = moth_conv_packed(images);
   if (status || j.what == CONV_WEIGHT) return status;
   if (j.what == CONV_FORWARD)
     return launch_on(j.ctx, j.q, put_slices<E>, blocks_for(to.l.numel), BLOCK, 0, s->y,
-                     quotients(s->y.plane, to.l.numel), to.l.numel, data<E>(s->y_room),
+                     quotients(s->y.plane, to.l.numel), to.l.numel, data<E>(s->y_scratch),
                      data<E>(j.y) + y_at);
   const int64_t n = s->x.n * volume_of(s->x);
   typedef real_of<E> R; /* for by_wide_images */
   return launch_on(j.ctx, j.q, sum_slices<R>, blocks_for(n), BLOCK, 0, s->x,
-                   quotients(s->x.plane, n), n, data<R>(s->x_room), data<R>(j.x) + x_at);
+                   quotients(s->x.plane, n), n, data<R>(s->x_scratch), data<R>(j.x) + x_at);
 }
 
 /* Chooses chunks of volumes whose slices fit into CHUNK_BYTES. */
@@ -138,7 +138,8 @@ static slices_job cut(const conv_job &j) {
   const conv_shape &c = j.c;
   slices_job s = {};
   s.x = slices{c.depth, 0, c.groups * c.channels, (int64_t)c.w.in[0] * c.w.in[1]};
-  s.y = slices{as_made(c.depth.out), 0, c.groups * c.filters, (int64_t)c.w.out[0] * c.w.out[1]};
+  s.y =
+      slices{results_side(c.depth.out), 0, c.groups * c.filters, (int64_t)c.w.out[0] * c.w.out[1]};
   const int64_t each = (seen_of(s.x) + seen_of(s.y)) * moth_dtype_size[j.to->l.dtype];
   s.chunk = each < CHUNK_BYTES ? CHUNK_BYTES / each : 1;
   if (s.chunk > c.images) s.chunk = c.images ? c.images : 1;
@@ -153,11 +154,11 @@ static int by_images(const conv_job &j) {
   s.images = j;
   s.images.c.depth = conv_side{};
   s.images.c.channels = c.channels * c.depth.kernel;
-  s.x_room = conv_room(j, s.chunk * seen_of(s.x), dtype);
-  s.y_room = conv_room(j, s.chunk * seen_of(s.y), dtype);
+  s.x_scratch = conv_scratch(j, s.chunk * seen_of(s.x), dtype);
+  s.y_scratch = conv_scratch(j, s.chunk * seen_of(s.y), dtype);
   const bool parts = j.what == CONV_WEIGHT && s.chunks > 1;
-  if (parts) s.parts = conv_room(j, s.chunks * j.to->l.numel, dtype);
-  int status = s.x_room && s.y_room && (s.parts || !parts) ? MOTH_OK : moth_status(j.ctx);
+  if (parts) s.parts = conv_scratch(j, s.chunks * j.to->l.numel, dtype);
+  int status = s.x_scratch && s.y_scratch && (s.parts || !parts) ? MOTH_OK : moth_status(j.ctx);
   for (int64_t at = 0; !status && (at < c.images || at == 0); at += s.chunk) {
     s.x.n = s.y.n = c.images - at < s.chunk ? c.images - at : s.chunk;
     status = with_float(dtype, [&](auto t) { return run_chunk(j, &s, at, t); });
@@ -168,8 +169,8 @@ static int by_images(const conv_job &j) {
       return launch_on(j.ctx, j.q, sum_parts<T>, blocks_for(j.to->l.numel), BLOCK, 0,
                        j.to->l.numel, s.chunks, data<T>(s.parts), data<T>(j.to));
     });
-  moth_tensor_release(s.x_room);
-  moth_tensor_release(s.y_room);
+  moth_tensor_release(s.x_scratch);
+  moth_tensor_release(s.y_scratch);
   moth_tensor_release(s.parts);
   return status;
 }

@@ -40,8 +40,8 @@ static __device__ inline void read_row(real_of<T> (*to)[EACH], const T *from, co
   const T *first = from + (row * p.step[0] + columns.first);
 #pragma unroll
   for (int k = 0; k < K; k++) {
-    lump<T, EACH> v = {};
-    if (inside && columns.inside[k]) v = read_lump<T, EACH>(first + k * columns.step);
+    vec<T, EACH> v = {};
+    if (inside && columns.inside[k]) v = read_vec<T, EACH>(first + k * columns.step);
 #pragma unroll
     for (int e = 0; e < EACH; e++) to[k][e] = get(&v.at[e]);
   }
@@ -54,7 +54,7 @@ template <class T> struct depthwise_job {
   T *y;
   plane_of from, to;
   int padding[2];
-  bool turned;
+  bool transposed;
   int64_t n;      /* number of threads; for channels_last: number of positions, each with threads
                   ** for all channels */
   divider by[3];  /* packed: columns, groups of DOWN rows, channels; channels_last: blocks of
@@ -73,26 +73,26 @@ static __device__ inline uint32_t split(uint32_t *rest, const divider &by) {
 ** conflicts. */
 template <class T, int K, int EACH, bool LAST>
 static __device__ inline bool read_filters(real_of<T> (*w)[EACH], const T *from, int64_t count,
-                                           bool turned) {
+                                           bool transposed) {
   enum { TAPS = K * K };
   if constexpr (LAST) {
-    __shared__ lump<real_of<T>, EACH> by_tap[TAPS][WARP + 1];
+    __shared__ vec<real_of<T>, EACH> by_tap[TAPS][WARP + 1];
     for (int i = threadIdx.y * blockDim.x + threadIdx.x; i < count; i += blockDim.x * blockDim.y) {
       const int c = i / TAPS, t = i % TAPS;
-      by_tap[turned ? TAPS - 1 - t : t][c / EACH].at[c % EACH] = get(from + i);
+      by_tap[transposed ? TAPS - 1 - t : t][c / EACH].at[c % EACH] = get(from + i);
     }
     __syncthreads();
     if (threadIdx.x * (EACH * TAPS) >= count) return false;
 #pragma unroll
     for (int t = 0; t < TAPS; t++) {
-      const lump<real_of<T>, EACH> v = by_tap[t][threadIdx.x];
+      const vec<real_of<T>, EACH> v = by_tap[t][threadIdx.x];
 #pragma unroll
       for (int e = 0; e < EACH; e++) w[t][e] = v.at[e];
     }
   } else {
-    if (turned) from += TAPS - 1;
+    if (transposed) from += TAPS - 1;
 #pragma unroll
-    for (int t = 0; t < TAPS; t++) w[t][0] = get(from + (turned ? -t : t));
+    for (int t = 0; t < TAPS; t++) w[t][0] = get(from + (transposed ? -t : t));
   }
   return true;
 }
@@ -108,7 +108,8 @@ static __global__ void depthwise_columns(depthwise_job<T> j) {
   if constexpr (LAST) {
     const int64_t begin = (int64_t)at[0] * blockDim.x * EACH, left = j.from.step[1] - begin;
     const int64_t own = left < blockDim.x * EACH ? left : blockDim.x * EACH;
-    if (!read_filters<T, K, EACH, LAST>(w, j.weight + begin * TAPS, own * TAPS, j.turned)) return;
+    if (!read_filters<T, K, EACH, LAST>(w, j.weight + begin * TAPS, own * TAPS, j.transposed))
+      return;
     at[0] = at[0] * blockDim.x + threadIdx.x;
     rest = rest * blockDim.y + threadIdx.y;
     if (rest >= j.n) return;
@@ -119,7 +120,7 @@ static __global__ void depthwise_columns(depthwise_job<T> j) {
   at[2] = split(&rest, j.by[2]);
   const int64_t channel = (int64_t)at[LAST ? 0 : 2] * EACH;
   if constexpr (!LAST)
-    read_filters<T, K, EACH, LAST>(w, j.weight + channel * TAPS, TAPS, j.turned);
+    read_filters<T, K, EACH, LAST>(w, j.weight + channel * TAPS, TAPS, j.transposed);
   const int column = (int)at[LAST], first = (int)at[1 + LAST] * DOWN;
   const int top = first * S - j.padding[0];
   const window_columns<K, LAST> columns(j.from, column * S - j.padding[1]);
@@ -146,10 +147,10 @@ static __global__ void depthwise_columns(depthwise_job<T> j) {
   }
 #pragma unroll
   for (int p = 0; p < DOWN; p++) {
-    lump<T, EACH> v;
+    vec<T, EACH> v;
 #pragma unroll
     for (int e = 0; e < EACH; e++) put(&v.at[e], sum[p][e]);
-    if (first + p < j.to.size[0]) write_lump(to + (int64_t)(first + p) * j.to.step[0], v);
+    if (first + p < j.to.size[0]) write_vec(to + (int64_t)(first + p) * j.to.step[0], v);
   }
 }
 
@@ -159,7 +160,7 @@ template <class T> struct depthwise_sums {
   const T *x, *dy;
   T *to;
   real_of<T> *parts; /* or NULL: write to `to` directly */
-  plane_of from, made;
+  plane_of from, written;
   int stride[2], padding[2];
   int64_t channels, columns, chunk; /* columns of all images, columns of a block */
   divider by_width;
@@ -178,11 +179,11 @@ template <class T, int K, bool LAST> static __global__ void depthwise_filters(de
     const int column = (int)((uint32_t)i - image * j.by_width.by);
     const window_columns<K, LAST> columns(j.from, column * j.stride[1] - j.padding[1]);
     const T *from = j.x + image * j.from.image + channel * j.from.channel;
-    const T *dy = j.dy + image * j.made.image + channel * j.made.channel +
-                  (int64_t)column * j.made.step[1];
-    for (int y = 0; y < j.made.size[0]; y++, dy += j.made.step[0]) {
+    const T *dy = j.dy + image * j.written.image + channel * j.written.channel +
+                  (int64_t)column * j.written.step[1];
+    for (int y = 0; y < j.written.size[0]; y++, dy += j.written.step[0]) {
       const int top = y * j.stride[0] - j.padding[0];
-      const lump<T, EACH> slope = read_lump<T, EACH>(dy);
+      const vec<T, EACH> derivative = read_vec<T, EACH>(dy);
 #pragma unroll
       for (int r = 0; r < K; r++) {
         R seen[K][EACH];
@@ -190,7 +191,7 @@ template <class T, int K, bool LAST> static __global__ void depthwise_filters(de
 #pragma unroll
         for (int k = 0; k < K; k++)
 #pragma unroll
-          for (int e = 0; e < EACH; e++) sum[r * K + k][e] += get(&slope.at[e]) * seen[k][e];
+          for (int e = 0; e < EACH; e++) sum[r * K + k][e] += get(&derivative.at[e]) * seen[k][e];
       }
     }
   }
@@ -199,7 +200,7 @@ template <class T, int K, bool LAST> static __global__ void depthwise_filters(de
 #pragma unroll 1
   for (int t = 0; t < TAPS * EACH; t++) { /* `done` has a variable index and is in local memory;
                                           ** `sum` stays in registers */
-    const R all = join_lane(adds<R>(), done[t]);
+    const R all = join_inner(adds<R>(), done[t]);
     if (threadIdx.y || channel >= j.channels) continue;
     if (j.parts) j.parts[(blockIdx.y * j.channels + channel) * TAPS + t] = all;
     else put(j.to + channel * TAPS + t, all);
@@ -233,7 +234,7 @@ template <class T, int K, bool LAST> static int over_columns(const conv_job &c) 
   j.y = data<T>(c.to);
   j.from = planes_of(back ? w.out : w.in, c.c.groups, LAST);
   j.to = planes_of(back ? w.in : w.out, c.c.groups, LAST);
-  j.turned = back;
+  j.transposed = back;
   for (int i = 0; i < 2; i++) j.padding[i] = back ? K - 1 - w.padding[i] : w.padding[i];
   if constexpr (K < 7)
     if (!back && w.stride[0] == 2) return run_columns<T, K, 2, LAST>(c, &j);
@@ -243,7 +244,7 @@ template <class T, int K, bool LAST> static int over_columns(const conv_job &c) 
 template <class T, int K, bool LAST> static int over_weights(const conv_job &c) {
   typedef real_of<T> R;
   /* Channels of a thread; blocks that fill a device; least columns of a thread. */
-  enum { EACH = AT_ONCE<K, LAST>, ENOUGH = 1024, FEW = 2 };
+  enum { EACH = AT_ONCE<K, LAST>, ENOUGH_BLOCKS = 1024, LEAST_COLUMNS = 2 };
   const window &w = c.c.w;
   const int64_t channels = c.c.groups / EACH, n = c.to->l.numel;
   unsigned across = 1;
@@ -253,11 +254,11 @@ template <class T, int K, bool LAST> static int over_weights(const conv_job &c) 
                          planes_of(w.in, c.c.groups, LAST), planes_of(w.out, c.c.groups, LAST),
                          {w.stride[0], w.stride[1]}, {w.padding[0], w.padding[1]}, c.c.groups,
                          c.c.images * w.out[1], 0, divider_of((uint32_t)w.out[1])};
-  int64_t splits = j.columns / (lanes * FEW);
-  if (splits > ENOUGH / blocks) splits = ENOUGH / blocks;
+  int64_t splits = j.columns / (lanes * LEAST_COLUMNS);
+  if (splits > ENOUGH_BLOCKS / blocks) splits = ENOUGH_BLOCKS / blocks;
   if (splits < 1) splits = 1;
   j.chunk = (j.columns + splits - 1) / splits;
-  moth_tensor *parts = splits > 1 ? conv_room(c, splits * n, MOTH_F32) : NULL;
+  moth_tensor *parts = splits > 1 ? conv_scratch(c, splits * n, MOTH_F32) : NULL;
   if (splits > 1 && !parts) return moth_status(c.ctx);
   if (parts) j.parts = data<R>(parts);
   int status = launch_on(c.ctx, c.q, depthwise_filters<T, K, LAST>, grid_for(blocks, splits),
@@ -295,7 +296,7 @@ static bool is_depthwise(const conv_job &j) {
   if (j.what == CONV_FORWARD && s != 1 && (s != 2 || k == 7)) return false;
   if (j.channels_last && c.groups % 4) return false;
   for (const moth_tensor *x : {j.x, j.y})
-    if (x->l.numel >= INT32_MAX || (j.channels_last && !on_lump(moth_address(x)))) return false;
+    if (x->l.numel >= INT32_MAX || (j.channels_last && !on_vec(moth_address(x)))) return false;
   return j.to->l.dtype != MOTH_F64;
 }
 

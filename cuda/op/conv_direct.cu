@@ -13,15 +13,15 @@ static __global__ void results(conv_shape c, cells at, int64_t n, const T *x, co
   if (i >= n) return;
   cell_of(at, i, &plane, &oy, &ox);
   const int64_t all = c.filters * c.groups, image = plane / all, filter = plane - image * all;
-  const int64_t group = filter / c.filters, room = (int64_t)c.w.in[0] * c.w.in[1];
+  const int64_t group = filter / c.filters, plane_size = (int64_t)c.w.in[0] * c.w.in[1];
   window_clip(c.w, 0, oy, &r0, &r1);
   window_clip(c.w, 1, ox, &c0, &c1);
   const int top = oy * c.w.stride[0] - c.w.padding[0];
   const int left = ox * c.w.stride[1] - c.w.padding[1];
-  x += (image * c.groups + group) * c.channels * room;
+  x += (image * c.groups + group) * c.channels * plane_size;
   weight += filter * c.channels * c.w.kernel[0] * c.w.kernel[1];
   real_of<T> sum = bias ? get(bias + filter) : (real_of<T>)0;
-  for (int channel = 0; channel < c.channels; channel++, x += room) {
+  for (int channel = 0; channel < c.channels; channel++, x += plane_size) {
     for (int r = r0; r < r1; r++) {
       const T *row = x + (int64_t)(top + r * c.w.dilation[0]) * c.w.in[1];
       for (int k = c0; k < c1; k++)
@@ -52,12 +52,12 @@ static __global__ void pixels(conv_shape c, cells at, int64_t n, const T *dy, co
   cell_of(at, i, &plane, &y, &x);
   const int64_t all = c.channels * c.groups, image = plane / all, of_all = plane - image * all;
   const int64_t group = of_all / c.channels, channel = of_all - group * c.channels;
-  const int64_t room = (int64_t)c.w.out[0] * c.w.out[1];
+  const int64_t plane_size = (int64_t)c.w.out[0] * c.w.out[1];
   const int64_t taps = (int64_t)c.w.kernel[0] * c.w.kernel[1];
-  dy += (image * c.groups + group) * c.filters * room;
+  dy += (image * c.groups + group) * c.filters * plane_size;
   weight += (group * c.filters * c.channels + channel) * taps;
   real_of<T> sum = 0;
-  for (int filter = 0; filter < c.filters; filter++, dy += room, weight += c.channels * taps)
+  for (int filter = 0; filter < c.filters; filter++, dy += plane_size, weight += c.channels * taps)
     for (int r = 0; r < c.w.kernel[0]; r++) {
       const int oy = window_at(c.w, 0, y, r);
       if (oy < 0) continue;
@@ -81,19 +81,20 @@ static __global__ void filters(conv_shape c, cells at, int64_t depth, int64_t ch
   const int tap = (int)(rest - channel * taps), r = tap / c.w.kernel[1];
   const int down = r * c.w.dilation[0] - c.w.padding[0];
   const int right = (tap - r * c.w.kernel[1]) * c.w.dilation[1] - c.w.padding[1];
-  const int64_t room = (int64_t)c.w.in[0] * c.w.in[1], made = (int64_t)c.w.out[0] * c.w.out[1];
+  const int64_t plane_size = (int64_t)c.w.in[0] * c.w.in[1],
+                written = (int64_t)c.w.out[0] * c.w.out[1];
   const int64_t first = blockIdx.y * chunk, end = first + chunk, last = end < depth ? end : depth;
   real_of<T> sum = 0;
-  x += (group * c.channels + channel) * room;
-  dy += filter * made;
+  x += (group * c.channels + channel) * plane_size;
+  dy += filter * written;
   for (int64_t k = first + threadIdx.x; k < last; k += BLOCK) {
     int64_t image;
     int oy, ox;
     cell_of(at, k, &image, &oy, &ox);
     const int iy = oy * c.w.stride[0] + down, ix = ox * c.w.stride[1] + right;
     if ((unsigned)iy >= (unsigned)c.w.in[0] || (unsigned)ix >= (unsigned)c.w.in[1]) continue;
-    sum += get(x + image * c.groups * c.channels * room + (int64_t)iy * c.w.in[1] + ix) *
-           get(dy + image * c.groups * c.filters * made + (int64_t)oy * c.w.out[1] + ox);
+    sum += get(x + image * c.groups * c.channels * plane_size + (int64_t)iy * c.w.in[1] + ix) *
+           get(dy + image * c.groups * c.filters * written + (int64_t)oy * c.w.out[1] + ox);
   }
   sum = join_block(adds<real_of<T>>(), sum);
   if (threadIdx.x) return;
@@ -102,16 +103,16 @@ static __global__ void filters(conv_shape c, cells at, int64_t depth, int64_t ch
 }
 
 template <class T> static int sum_filters(const conv_job &j) {
-  enum { ENOUGH = 1024, LEAST = 4096 };
+  enum { ENOUGH_BLOCKS = 1024, LEAST = 4096 };
   typedef real_of<T> R;
   const conv_shape &c = j.c;
   const int64_t n = j.to->l.numel, depth = c.images * c.w.out[0] * c.w.out[1];
-  int64_t splits = ENOUGH / n < depth / LEAST ? ENOUGH / n : depth / LEAST;
+  int64_t splits = ENOUGH_BLOCKS / n < depth / LEAST ? ENOUGH_BLOCKS / n : depth / LEAST;
   if (splits < 1) splits = 1;
   const int64_t chunk = (depth + splits - 1) / splits;
   moth_tensor *parts = NULL;
   if (splits > 1) {
-    parts = conv_room(j, splits * n, sizeof(R) == 8 ? MOTH_F64 : MOTH_F32);
+    parts = conv_scratch(j, splits * n, sizeof(R) == 8 ? MOTH_F64 : MOTH_F32);
     if (!parts) return moth_status(j.ctx);
   }
   int status = launch_on(j.ctx, j.q, filters<T>, grid_for(n, splits), BLOCK, 0, c,

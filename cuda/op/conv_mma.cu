@@ -48,7 +48,7 @@ static __device__ inline void put_sums(T *to, float *parts, int64_t at, float x,
 /* -- products for each pixel: rows are pixels, columns are channels; the result, or the gradient of
 ** the images (BACK) -- */
 
-template <class T> struct places_job {
+template <class T> struct pixels_job {
   const T *from, *weight, *bias;
   T *to;
   float *parts; /* or NULL: write to `to` directly */
@@ -56,14 +56,14 @@ template <class T> struct places_job {
   conv_side side[AXES];
   int from_size[AXES], to_size[AXES];
   int64_t images, numel;
-  int summed, made; /* channels of a group: summed over, and written */
+  int summed, written; /* channels of a group: summed over, and written */
   divider by_summed;
 };
 
 /* The axes of a block's class. */
 struct block_axes {
   conv_axis of[AXES];
-  counter taps, places;
+  counter taps, pixels;
 };
 
 template <bool BACK>
@@ -72,7 +72,7 @@ static __device__ inline void enter_axes(block_axes *a, const conv_side *side, c
   if (i < AXES) {
     a->of[i] = axis_of(side[i], BACK, number[i]);
     a->taps.n[i] = counts_to(a->of[i].taps);
-    a->places.n[i] = counts_to(a->of[i].places);
+    a->pixels.n[i] = counts_to(a->of[i].pixels);
   }
   __syncthreads();
 }
@@ -84,11 +84,11 @@ template <class T> struct conv_spot {
 };
 
 template <class T>
-static __device__ inline conv_spot<T> spot_of(const places_job<T> &j, const block_axes &a,
-                                              const T *from, int64_t places, int64_t i) {
+static __device__ inline conv_spot<T> spot_of(const pixels_job<T> &j, const block_axes &a,
+                                              const T *from, int64_t pixels, int64_t i) {
   conv_spot<T> p = {from, {NOWHERE, NOWHERE, NOWHERE}};
-  if (i >= places) return p;
-  const int64_t image = count_down(a.places, (uint32_t)i, p.at);
+  if (i >= pixels) return p;
+  const int64_t image = count_down(a.pixels, (uint32_t)i, p.at);
   p.image = from + image * cells_in(j.from_size) * (j.tiling.groups * j.summed);
 #pragma unroll
   for (int d = 0; d < AXES; d++) p.at[d] = a.of[d].at + p.at[d] * a.of[d].by;
@@ -97,15 +97,15 @@ static __device__ inline conv_spot<T> spot_of(const places_job<T> &j, const bloc
 
 /* The offset of the first element of pixel i in the result, or -1. */
 template <class T>
-static __device__ inline int64_t made_at(const places_job<T> &j, const block_axes &a,
-                                         int64_t group, int64_t places, int64_t i) {
+static __device__ inline int64_t written_at(const pixels_job<T> &j, const block_axes &a,
+                                         int64_t group, int64_t pixels, int64_t i) {
   int at[AXES];
-  if (i >= places) return -1;
-  int64_t cell = count_down(a.places, (uint32_t)i, at);
+  if (i >= pixels) return -1;
+  int64_t cell = count_down(a.pixels, (uint32_t)i, at);
 #pragma unroll
   for (int d = 0; d < AXES; d++)
     cell = cell * j.to_size[d] + a.of[d].first + at[d] * a.of[d].next;
-  return (cell * j.tiling.groups + group) * j.made;
+  return (cell * j.tiling.groups + group) * j.written;
 }
 
 /* Term k of the sums: a channel under a tap. */
@@ -115,7 +115,7 @@ struct summed_at {
 };
 
 template <class T>
-static __device__ inline summed_at summed_of(const places_job<T> &j, const block_axes &a,
+static __device__ inline summed_at summed_of(const pixels_job<T> &j, const block_axes &a,
                                              int64_t k) {
   summed_at s = {0, 0, {0, 0, 0}};
   const uint32_t tap = divide((uint32_t)k, j.by_summed);
@@ -130,25 +130,25 @@ static __device__ inline summed_at summed_of(const places_job<T> &j, const block
 }
 
 template <class T, class S, bool BACK>
-static __global__ void __launch_bounds__(MMA_THREADS) place_tiles(places_job<T> j) {
+static __global__ void __launch_bounds__(MMA_THREADS) pixel_tiles(pixels_job<T> j) {
   __shared__ block_axes axes;
   const conv_block b = block_of<S>(j.tiling);
   enter_axes<BACK>(&axes, j.side, b.number);
   const conv_axis *const of = axes.of;
-  const int64_t places = j.images * of[0].places * of[1].places * of[2].places;
+  const int64_t pixels = j.images * of[0].pixels * of[1].pixels * of[2].pixels;
   const int64_t depth = (int64_t)of[0].taps * of[1].taps * of[2].taps * j.summed;
   const int64_t first = b.split * j.tiling.chunk, end = first + j.tiling.chunk;
   const int64_t last = end < depth ? end : depth, step = j.tiling.groups * j.summed;
   const int64_t filter_taps = (int64_t)j.side[0].kernel * j.side[1].kernel * j.side[2].kernel;
-  const T *weight = j.weight + b.group * j.summed * j.made * filter_taps;
+  const T *weight = j.weight + b.group * j.summed * j.written * filter_taps;
   conv_spot<T> spot[S::left::COPIES];
 #pragma unroll
   for (int i = 0; i < S::left::COPIES; i++)
-    spot[i] = spot_of(j, axes, j.from + b.group * j.summed, places,
+    spot[i] = spot_of(j, axes, j.from + b.group * j.summed, pixels,
                       b.row + S::left::line_of(i));
-  const auto pixels = [&](int64_t k) {
-    const bool any = k + S::left::place_in_line() < last;
-    const summed_at s = summed_of(j, axes, k + S::left::place_in_line());
+  const auto image_elements = [&](int64_t k) {
+    const bool any = k + S::left::offset_in_line() < last;
+    const summed_at s = summed_of(j, axes, k + S::left::offset_in_line());
     return [&, any, s](int i, int, int, bool *inside) {
       const int cell = inside_of(j.from_size, spot[i].at, s.by);
       *inside = any && cell >= 0;
@@ -157,24 +157,24 @@ static __global__ void __launch_bounds__(MMA_THREADS) place_tiles(places_job<T> 
   };
   const auto filters = [&](int64_t k) {
     return [&, k](int, int line, int along, bool *inside) {
-      const int64_t at = k + (BACK ? line : along), made = b.column + (BACK ? along : line);
-      *inside = at < last && made < j.made;
+      const int64_t at = k + (BACK ? line : along), written = b.column + (BACK ? along : line);
+      *inside = at < last && written < j.written;
       if (!*inside) return weight;
-      if (!BACK) return weight + made * depth + at; /* with all taps, they are contiguous */
+      if (!BACK) return weight + written * depth + at; /* with all taps, they are contiguous */
       const summed_at s = summed_of(j, axes, at);
-      return weight + (s.channel * filter_taps + s.tap) * j.made + made;
+      return weight + (s.channel * filter_taps + s.tap) * j.written + written;
     };
   };
   float c[S::MT][S::NT][4] = {};
-  add_products<S>(shared_memory<T>(), first, last, pixels, filters, c);
+  add_products<S>(shared_memory<T>(), first, last, image_elements, filters, c);
   float *const parts = j.parts ? j.parts + b.split * j.numel : NULL;
-  for_sums<S>(c, [&](int r) { return made_at(j, axes, b.group, places, b.row + r); },
+  for_sums<S>(c, [&](int r) { return written_at(j, axes, b.group, pixels, b.row + r); },
               [&](int64_t at, int q, float x, float y) {
     const int64_t channel = b.column + q;
-    if (at < 0 || channel >= j.made) return;
+    if (at < 0 || channel >= j.written) return;
     if (j.bias && !parts) {
-      x += get(j.bias + b.group * j.made + channel);
-      y += get(j.bias + b.group * j.made + channel + 1);
+      x += get(j.bias + b.group * j.written + channel);
+      y += get(j.bias + b.group * j.written + channel + 1);
     }
     put_sums(j.to, parts, at + channel, x, y);
   });
@@ -203,9 +203,9 @@ static __global__ void __launch_bounds__(MMA_THREADS) weight_tiles(weight_job<T>
   const int64_t last = end < j.depth ? end : j.depth;
   const int64_t columns = j.channels * ((int64_t)j.side[0].kernel * j.side[1].kernel *
                                         j.side[2].kernel);
-  const int64_t made = j.tiling.groups * j.filters, seen = j.tiling.groups * j.channels;
+  const int64_t written = j.tiling.groups * j.filters, seen = j.tiling.groups * j.channels;
   const T *dy = j.dy + b.group * j.filters, *x = j.x + b.group * j.channels;
-  const int64_t column = b.column + S::right::place_in_line();
+  const int64_t column = b.column + S::right::offset_in_line();
   const uint32_t tap = divide((uint32_t)column, j.by_channels);
   int by[AXES];
   count_down(j.taps, tap, by);
@@ -215,10 +215,10 @@ static __global__ void __launch_bounds__(MMA_THREADS) weight_tiles(weight_job<T>
     return [&, k](int, int line, int along, bool *inside) {
       const int64_t at = k + line, filter = b.row + along;
       *inside = at < last && filter < j.filters;
-      return *inside ? dy + at * made + filter : dy;
+      return *inside ? dy + at * written + filter : dy;
     };
   };
-  const auto pixels = [&](int64_t k) {
+  const auto image_elements = [&](int64_t k) {
     return [&, k](int, int line, int, bool *inside) {
       int at[AXES];
       const int64_t image = count_down(j.results, (uint32_t)(k + line), at);
@@ -231,7 +231,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) weight_tiles(weight_job<T>
     };
   };
   float c[S::MT][S::NT][4] = {};
-  add_products<S>(shared_memory<T>(), first, last, results, pixels, c);
+  add_products<S>(shared_memory<T>(), first, last, results, image_elements, c);
   float *const parts = j.parts ? j.parts + b.split * j.numel : NULL;
   for_sums<S>(c, [&](int r) { return b.row + r; }, [&](int64_t filter, int q, float u, float v) {
     if (filter < j.filters && b.column + q < columns)
@@ -241,7 +241,7 @@ static __global__ void __launch_bounds__(MMA_THREADS) weight_tiles(weight_job<T>
 
 /* -- launching -- */
 
-enum { MANY = 132 }; /* tiles: one for each multiprocessor of a large GPU */
+enum { LARGE_GPU_TILES = 132 }; /* tiles: one for each multiprocessor of a large GPU */
 
 static void sides_of(conv_side *side, const conv_shape &c) {
   side[0] = c.depth.kernel ? c.depth : conv_side{1, 1, 1, 1, 0, 1};
@@ -250,17 +250,17 @@ static void sides_of(conv_side *side, const conv_shape &c) {
 }
 
 template <class T, class S, bool BACK>
-static int run_places(const conv_job &c, places_job<T> *j, int64_t places, int64_t depth) {
-  plan_tiles<S>(&j->tiling, places, j->made, depth, j->numel);
+static int run_pixels(const conv_job &c, pixels_job<T> *j, int64_t pixels, int64_t depth) {
+  plan_tiles<S>(&j->tiling, pixels, j->written, depth, j->numel);
   return run_tiles<float>(c, j->tiling, [&](float *parts, dim3 grid) {
     j->parts = parts;
-    return launch_on(c.ctx, c.q, place_tiles<T, S, BACK>, grid, MMA_THREADS, S::room, *j);
+    return launch_on(c.ctx, c.q, pixel_tiles<T, S, BACK>, grid, MMA_THREADS, S::shared_bytes, *j);
   });
 }
 
-template <class T, bool BACK> static int over_places(const conv_job &c) {
+template <class T, bool BACK> static int over_pixels(const conv_job &c) {
   const conv_shape &s = c.c;
-  places_job<T> j = {};
+  pixels_job<T> j = {};
   j.from = data<T>(BACK ? c.y : c.x);
   j.weight = data<T>(c.w);
   j.bias = c.bias ? data<T>(c.bias) : NULL;
@@ -268,25 +268,25 @@ template <class T, bool BACK> static int over_places(const conv_job &c) {
   j.images = s.images;
   j.numel = c.to->l.numel;
   j.summed = BACK ? s.filters : s.channels;
-  j.made = BACK ? s.channels : s.filters;
+  j.written = BACK ? s.channels : s.filters;
   j.by_summed = counts_to(j.summed);
   j.tiling.groups = s.groups;
   sides_of(j.side, s);
-  int64_t places = s.images, depth = j.summed, classes = 1;
+  int64_t pixels = s.images, depth = j.summed, classes = 1;
   for (int d = 0; d < AXES; d++) {
     j.from_size[d] = BACK ? j.side[d].out : j.side[d].in;
     j.to_size[d] = BACK ? j.side[d].in : j.side[d].out;
     j.tiling.classes[d] = classes_of(j.side[d], BACK);
     classes *= j.tiling.classes[d];
-    places *= (j.to_size[d] + j.tiling.classes[d] - 1) / j.tiling.classes[d];
+    pixels *= (j.to_size[d] + j.tiling.classes[d] - 1) / j.tiling.classes[d];
     depth *= j.side[d].kernel; /* an upper bound, if there are classes */
   }
-  const int64_t tall = (places + 127) / 128 * s.groups * classes;
-  if (j.made > 64 && tall * ((j.made + 127) / 128) >= MANY)
-    return run_places<T, mma_shape<T, 128, 128, true, !BACK>, BACK>(c, &j, places, depth);
-  if (tall * ((j.made + 63) / 64) >= MANY)
-    return run_places<T, mma_shape<T, 128, 64, true, !BACK>, BACK>(c, &j, places, depth);
-  return run_places<T, mma_shape<T, 64, 64, true, !BACK>, BACK>(c, &j, places, depth);
+  const int64_t tall = (pixels + 127) / 128 * s.groups * classes;
+  if (j.written > 64 && tall * ((j.written + 127) / 128) >= LARGE_GPU_TILES)
+    return run_pixels<T, mma_shape<T, 128, 128, true, !BACK>, BACK>(c, &j, pixels, depth);
+  if (tall * ((j.written + 63) / 64) >= LARGE_GPU_TILES)
+    return run_pixels<T, mma_shape<T, 128, 64, true, !BACK>, BACK>(c, &j, pixels, depth);
+  return run_pixels<T, mma_shape<T, 64, 64, true, !BACK>, BACK>(c, &j, pixels, depth);
 }
 
 template <class T, class S> static int run_filters(const conv_job &c, weight_job<T> *j) {
@@ -294,7 +294,7 @@ template <class T, class S> static int run_filters(const conv_job &c, weight_job
                 j->numel);
   return run_tiles<float>(c, j->tiling, [&](float *parts, dim3 grid) {
     j->parts = parts;
-    return launch_on(c.ctx, c.q, weight_tiles<T, S>, grid, MMA_THREADS, S::room, *j);
+    return launch_on(c.ctx, c.q, weight_tiles<T, S>, grid, MMA_THREADS, S::shared_bytes, *j);
   });
 }
 
@@ -323,7 +323,7 @@ template <class T> static int over_filters(const conv_job &c) {
 
 template <class T> static int compute(const conv_job &c) {
   if (c.what == CONV_WEIGHT) return over_filters<T>(c);
-  return c.what == CONV_INPUT ? over_places<T, true>(c) : over_places<T, false>(c);
+  return c.what == CONV_INPUT ? over_pixels<T, true>(c) : over_pixels<T, false>(c);
 }
 
 /* -- conditions -- */
@@ -333,14 +333,14 @@ static bool suits(const conv_job &j) {
   const int dtype = j.to->l.dtype, each = dtype == MOTH_F32 ? 4 : 8;
   return dtype != MOTH_F64 && (dtype != MOTH_F32 || moth_cudnn_is(j.ctx, MOTH_CUDNN_TF32)) &&
          j.q->tensor_cores &&
-         j.q->shared >= mma_shape<float, 128, 128, false, false>::room &&
+         j.q->shared >= mma_shape<float, 128, 128, false, false>::shared_bytes &&
          j.c.images > 0 && j.c.channels % each == 0 && j.c.filters % each == 0 &&
          j.x->l.numel < INT32_MAX && j.y->l.numel < INT32_MAX;
 }
 
 /* Tests if converting to channels_last is worth it: sums are long, and the tensors are images or
 ** volumes. */
-static bool is_worth_turning(const conv_job &j) {
+static bool is_worth_converting(const conv_job &j) {
   enum { LONG = 128 }; /* with fewer products for each element, the copies take longer */
   int64_t sum = j.what == CONV_INPUT ? j.c.filters : j.c.channels;
   for (int d = 2; d < j.w->l.ndim; d++) sum *= j.w->l.shape[d];
@@ -361,7 +361,7 @@ static int turn(const conv_job &j, bool *done) {
 int moth_conv_tensor_cores(const conv_job &j, bool *done) {
   *done = false;
   if (!suits(j)) return MOTH_OK;
-  if (!j.channels_last) return is_worth_turning(j) ? turn(j, done) : MOTH_OK;
+  if (!j.channels_last) return is_worth_converting(j) ? turn(j, done) : MOTH_OK;
   for (const moth_tensor *x : {j.x, j.w, j.y})
     if (alignment_of(moth_address(x), 0, 16) < 16) return MOTH_OK;
   *done = true;

@@ -13,7 +13,7 @@
 ** * next of the output. */
 struct conv_axis {
   int taps, first_tap, next_tap, at_tap, by_tap;
-  int places, at, by, first, next;
+  int pixels, at, by, first, next;
 };
 
 static __device__ inline int common_divisor(int a, int b) {
@@ -48,7 +48,7 @@ static __device__ inline conv_axis axis_of(const conv_side &c, bool back, int nu
   a.by = 1;
   a.first = number;
   a.next = s;
-  a.places = (c.in - number + s - 1) / s;
+  a.pixels = (c.in - number + s - 1) / s;
   return a;
 }
 
@@ -95,11 +95,11 @@ template <class S> static __device__ inline conv_block block_of(const conv_tilin
 template <class S>
 static void plan_tiles(conv_tiling *t, int64_t rows, int64_t columns, int64_t depth,
                        int64_t numel) {
-  enum { ENOUGH = 512, LEAST = 16 * S::depth, LARGEST = 1 << 27 };
+  enum { ENOUGH_BLOCKS = 512, LEAST = 16 * S::depth, LARGEST = 1 << 27 };
   t->row_tiles = (rows + S::rows - 1) / S::rows;
   t->column_tiles = (columns + S::columns - 1) / S::columns;
   const int64_t classes = (int64_t)t->classes[0] * t->classes[1] * t->classes[2];
-  int64_t splits = ENOUGH / (t->row_tiles * t->column_tiles * t->groups * classes);
+  int64_t splits = ENOUGH_BLOCKS / (t->row_tiles * t->column_tiles * t->groups * classes);
   if (splits > depth / LEAST) splits = depth / LEAST;
   if (splits > LARGEST / numel) splits = LARGEST / numel;
   if (splits < 1) splits = 1;
@@ -120,7 +120,7 @@ static int run_tiles(const conv_job &c, const conv_tiling &t, F run) {
     return moth_fail(c.ctx, MOTH_E_UNSUPPORTED, NULL, "%s is too large for one convolution",
                      moth_str(c.to));
   if (t.splits > 1) {
-    parts = conv_room(c, t.splits * c.to->l.numel, sizeof(R) == 8 ? MOTH_F64 : MOTH_F32);
+    parts = conv_scratch(c, t.splits * c.to->l.numel, sizeof(R) == 8 ? MOTH_F64 : MOTH_F32);
     if (!parts) return moth_status(c.ctx);
   }
   int status = run(parts ? data<R>(parts) : (R *)NULL, grid_for(blocks));

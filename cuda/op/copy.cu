@@ -1,13 +1,13 @@
 /* copy.cu -- copies: on the device with conversion and broadcasting, and between device and CPU. */
 #include "host/device.cuh"
-#include "lib/walk.cuh"
+#include "lib/strided.cuh"
 
 /* -- on the device -- */
 
 template <class V> static __device__ inline void put_as(int dtype, char *to, V v) {
   void *at = to;
   switch (dtype) {
-    case MOTH_BOOL: convert_to((truth *)at, v); break;
+    case MOTH_BOOL: convert_to((bool8 *)at, v); break;
     case MOTH_U8: convert_to((uint8_t *)at, v); break;
     case MOTH_I8: convert_to((int8_t *)at, v); break;
     case MOTH_I16: convert_to((int16_t *)at, v); break;
@@ -20,7 +20,7 @@ template <class V> static __device__ inline void put_as(int dtype, char *to, V v
   }
 }
 
-template <class T> static __global__ void convert_any(walk<2> w, int dtype) {
+template <class T> static __global__ void convert_any(strided<2> w, int dtype) {
   const int64_t i = thread_number();
   int64_t at[2];
   if (i >= w.n) return;
@@ -33,16 +33,16 @@ enum { CONVERTED = 4 };
 template <class X, class Y> static __global__ void convert_runs(int64_t n, Y *y, const X *x) {
   const int64_t i = thread_number() * CONVERTED;
   if (i + CONVERTED <= n) {
-    const lump<X, CONVERTED> in = *(const lump<X, CONVERTED> *)(const void *)(x + i);
-    lump<Y, CONVERTED> out;
+    const vec<X, CONVERTED> in = *(const vec<X, CONVERTED> *)(const void *)(x + i);
+    vec<Y, CONVERTED> out;
     for (int k = 0; k < CONVERTED; k++) put(&out.at[k], get(&in.at[k]));
-    write_lump(y + i, out);
+    write_vec(y + i, out);
   } else {
     for (int64_t k = i; k < n; k++) put(y + k, get(x + k));
   }
 }
 
-template <class T> static __global__ void move_any(walk<2> w) {
+template <class T> static __global__ void move_any(strided<2> w) {
   const int64_t i = thread_number();
   int64_t at[2];
   if (i >= w.n) return;
@@ -50,8 +50,8 @@ template <class T> static __global__ void move_any(walk<2> w) {
   *(T *)(void *)(w.of[0].at + at[0]) = *element<T>(w.of[1], at[1]);
 }
 
-/* 16 bytes for each thread; walk_packs has checked that it is possible. */
-template <class T> static __global__ void move_runs(walk<2> w) {
+/* 16 bytes for each thread; strided_packs has checked that it is possible. */
+template <class T> static __global__ void move_runs(strided<2> w) {
   enum { EACH = 16 / sizeof(T) };
   const int64_t first = thread_number() * EACH, left = w.n - first;
   int64_t at[2];
@@ -65,16 +65,16 @@ template <class T> static __global__ void move_runs(walk<2> w) {
 
 enum { SIDE = 32, DOWN = 8 };
 
-struct turning {
+struct transposing {
   char *y;
   const char *x;
   int64_t size[2]; /* of y's contiguous dimension, and of x's */
   int64_t x_step, y_step; /* strides in the other tensor's contiguous dimension */
   quotient_by tiles[2];
-  walk<2> rest; /* all further dimensions */
+  strided<2> rest; /* all further dimensions */
 };
 
-template <class T> static __global__ void turn_tiles(turning t) {
+template <class T> static __global__ void transpose_tiles(transposing t) {
   __shared__ T tile[SIDE][SIDE + 1];
   const int64_t above = divide(blockIdx.x, t.tiles[0]), place = divide(above, t.tiles[1]);
   const int64_t i = (blockIdx.x - above * t.tiles[0].by) * SIDE;
@@ -95,7 +95,7 @@ template <class T> static __global__ void turn_tiles(turning t) {
 
 /* The dimension of w in which the source is contiguous, or 0 if a transposed copy is not worth it.
 */
-static int other_side(const walk<2> &w, int size) {
+static int other_side(const strided<2> &w, int size) {
   if (w.of[1].is_held || w.step[0][0] != size || w.step[0][1] == size || w.wide[0] < SIDE / 2)
     return 0;
   for (int d = 1; d < w.ndim; d++)
@@ -103,8 +103,9 @@ static int other_side(const walk<2> &w, int size) {
   return 0;
 }
 
-static int turn_here(const moth_tensor *y, const walk<2> &w, int d) {
-  turning t = {w.of[0].at, w.of[1].at, {w.wide[0], w.wide[d]}, w.step[0][1], w.step[d][0], {}, w};
+static int transpose_copy(const moth_tensor *y, const strided<2> &w, int d) {
+  transposing t = {w.of[0].at, w.of[1].at, {w.wide[0], w.wide[d]}, w.step[0][1], w.step[d][0],
+                   {},         w};
   const int64_t tiles[2] = {(t.size[0] + SIDE - 1) / SIDE, (t.size[1] + SIDE - 1) / SIDE};
   const int64_t places = w.n / (t.size[0] * t.size[1]), blocks = tiles[0] * tiles[1] * places;
   t.rest.ndim = 0;
@@ -118,16 +119,16 @@ static int turn_here(const moth_tensor *y, const walk<2> &w, int d) {
   for (int k = 0; k < 2; k++) t.tiles[k] = quotients(tiles[k], blocks);
   return with_size(y->l.dtype, [&](auto type) {
     typedef typename decltype(type)::of T;
-    return launch(y->ctx, y, turn_tiles<T>, grid_for(blocks), SIDE * DOWN, 0, t);
+    return launch(y->ctx, y, transpose_tiles<T>, grid_for(blocks), SIDE * DOWN, 0, t);
   });
 }
 
 /* Copies with conversion if both are contiguous; else *done is false. */
-static int convert_flat(moth_tensor *y, const moth_tensor *x, const walk<2> &w, bool *done) {
+static int convert_flat(moth_tensor *y, const moth_tensor *x, const strided<2> &w, bool *done) {
   const int to = moth_dtype_size[y->l.dtype], from = moth_dtype_size[x->l.dtype];
   const int sizes[2] = {to, from};
   *done = !w.of[1].is_held && y->l.dtype >= MOTH_F16 && x->l.dtype >= MOTH_F16 && to + from == 6 &&
-          walk_flat(w, sizes) && w.step[0][1] == from &&
+          strided_is_flat(w, sizes) && w.step[0][1] == from &&
           (uintptr_t)w.of[0].at % (to * CONVERTED) == 0 &&
           (uintptr_t)w.of[1].at % (from * CONVERTED) == 0;
   if (!*done) return MOTH_OK;
@@ -147,9 +148,9 @@ static int copy_here(moth_tensor *y, const moth_tensor *x) {
   const moth_tensor *operands[2] = {y, x};
   const int size = moth_dtype_size[y->l.dtype];
   moth_ctx *ctx = y->ctx;
-  walk<2> w;
+  strided<2> w;
   if (y->l.numel == 0) return MOTH_OK;
-  walk_over<2>(&w, ctx, operands);
+  strided_over<2>(&w, ctx, operands);
   if (x->l.dtype != y->l.dtype) {
     bool done;
     const int status = convert_flat(y, x, w, &done);
@@ -160,15 +161,15 @@ static int copy_here(moth_tensor *y, const moth_tensor *x) {
     });
   }
   const int sizes[2] = {size, size};
-  if (!w.of[1].is_held && walk_flat(w, sizes) && (w.n == 1 || w.step[0][1] == size)) {
+  if (!w.of[1].is_held && strided_is_flat(w, sizes) && (w.n == 1 || w.step[0][1] == size)) {
     const moth_queue *q = moth_queue_of(ctx, y->l.device);
     return !q ? moth_status(ctx)
               : moth_launched(ctx, q, cudaMemcpyAsync(w.of[0].at, w.of[1].at, (size_t)(w.n * size),
                                                       cudaMemcpyDeviceToDevice, q->stream));
   }
   const int side = w.ndim > 1 ? other_side(w, size) : 0;
-  if (side) return turn_here(y, w, side);
-  const bool packs = walk_packs(w, sizes, 1, 16 / size);
+  if (side) return transpose_copy(y, w, side);
+  const bool packs = strided_packs(w, sizes, 1, 16 / size);
   return with_size(y->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch(ctx, y, packs ? move_runs<T> : move_any<T>,
@@ -204,10 +205,11 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
   char *here = moth_address(host);
   cudaError_t error;
   if (!q) return moth_status(ctx);
-  moth_device_stream *s = moth_stream_now(moth_place_seen(ctx, device));
+  moth_device_stream *s = moth_stream_now(moth_device_context_peek(ctx, device));
   if (s->graphs.now)
-    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL, "no graph can hold copies from or to the CPU");
-  s->place->work.waits++;
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
+                     "a CUDA graph cannot contain copies from or to the CPU");
+  s->device_context->work.waits++;
   if (n == 0) return MOTH_OK;
   if (kind == cudaMemcpyDeviceToHost)
     error = cudaMemcpyAsync(here, there, (size_t)n, kind, q->stream);
@@ -221,7 +223,7 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
 ** change page-locked source bytes. */
 static int finish_copy(moth_tensor *y, const moth_tensor *from) {
   if (from->l.ndim > 0 && moth_pinned_of(from)) return moth_wait(y->ctx, y->l.device);
-  moth_place *p = moth_place_seen(y->ctx, y->l.device);
+  moth_device_context *p = moth_device_context_peek(y->ctx, y->l.device);
   /* Otherwise it is complete when the graph has run. */
   const bool now = p && !moth_stream_now(p)->graphs.now;
   const cudaError_t error = now ? moth_stream_copied(moth_stream_now(p)) : cudaSuccess;

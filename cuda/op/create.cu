@@ -20,7 +20,7 @@ template <class F> static int make_all(moth_tensor *y, F f) {
 
 /* -- arange: in integers if all three arguments are integers -- */
 
-struct whole_steps {
+struct integer_steps {
   int64_t start, step;
   __device__ int64_t operator()(int64_t i) const {
     return (int64_t)((uint64_t)start + (uint64_t)i * (uint64_t)step);
@@ -34,7 +34,7 @@ struct real_steps {
 
 static double number_of(moth_scalar s) { return s.type == 0 ? s.as.number : (double)s.as.integer; }
 
-static bool whole_of(moth_scalar s, int64_t *value) {
+static bool integer_of(moth_scalar s, int64_t *value) {
   const double x = s.as.number;
   *value = s.as.integer;
   if (s.type != 0) return true;
@@ -45,9 +45,9 @@ static bool whole_of(moth_scalar s, int64_t *value) {
 
 MOTH_CUDA(arange) {
   int64_t start, stop, step;
-  const bool starts = whole_of(a->start, &start), stops = whole_of(a->stop, &stop);
-  if (starts && stops && whole_of(a->step, &step))
-    return make_all(out[0], whole_steps{start, step});
+  const bool starts = integer_of(a->start, &start), stops = integer_of(a->stop, &stop);
+  if (starts && stops && integer_of(a->step, &step))
+    return make_all(out[0], integer_steps{start, step});
   return make_all(out[0], real_steps{number_of(a->start), number_of(a->step)});
 }
 

@@ -11,7 +11,7 @@ template <class T> struct ctc_problem {
   int64_t steps, samples, classes, blank, wide; /* wide: length of a row of targets */
   const T *x;                                   /* (T, N, C) */
   const int64_t *targets, *steps_of, *targets_of;
-  moth_trouble *trouble;
+  moth_kernel_error *kernel_error;
 
   __device__ static R none() { return (R)-1e30; } /* used as log 0 */
   __device__ int64_t steps_in(int64_t n) const {
@@ -27,7 +27,7 @@ template <class T> struct ctc_problem {
     if (!(s & 1)) return blank;
     const int64_t c = targets[n * wide + (s >> 1)];
     if (c >= 0 && c < classes) return c;
-    report(trouble, TROUBLE_CLASS, c, classes);
+    report(kernel_error, KERNEL_ERROR_CLASS, c, classes);
     return blank;
   }
   __device__ R emits(int64_t t, int64_t n, int64_t s) const {
@@ -52,9 +52,9 @@ static __device__ real_of<T> read_through(const ctc_problem<T> &p, int64_t n, in
   const R none = p.none();
   const int64_t steps = p.steps_in(n);
   if (threadIdx.x == 0) {
-    if (steps != p.steps_of[n]) report(p.trouble, TROUBLE_LENGTH, p.steps_of[n], p.steps);
+    if (steps != p.steps_of[n]) report(p.kernel_error, KERNEL_ERROR_LENGTH, p.steps_of[n], p.steps);
     if (p.targets_in(n) != p.targets_of[n])
-      report(p.trouble, TROUBLE_LENGTH, p.targets_of[n], p.wide);
+      report(p.kernel_error, KERNEL_ERROR_LENGTH, p.targets_of[n], p.wide);
   }
   for (int64_t t = 0; t < steps; t++) {
     R *row = rows + (keep ? t : t & 1) * wide;
@@ -187,7 +187,7 @@ static ctc_problem<T> problem_of(const ctc_inputs &in, int64_t blank, const moth
   const int64_t *n = in.x->l.shape;
   return {n[0], n[1], n[2], blank, in.targets->l.shape[1], data<T>(in.x),
           data<int64_t>(in.targets), data<int64_t>(in.steps), data<int64_t>(in.counts),
-          q->trouble};
+          q->kernel_error};
 }
 
 MOTH_CUDA(ctc_losses) {
@@ -201,8 +201,8 @@ MOTH_CUDA(ctc_losses) {
     status = with_float(a->log_probs->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       const ctc_problem<T> p = problem_of<T>(in, a->blank, q);
-      const int64_t room = p.samples * 2 * (2 * p.wide + 1);
-      moth_tensor *rows = device_room(out[0], room * (int64_t)sizeof(real_of<T>));
+      const int64_t count = p.samples * 2 * (2 * p.wide + 1);
+      moth_tensor *rows = device_scratch(out[0], count * (int64_t)sizeof(real_of<T>));
       if (!rows) return moth_status(a->ctx);
       int launched = launch(a->ctx, out[0], find_losses<T>, grid_for(p.samples), BLOCK, 0, p,
                             data<real_of<T>>(rows), data<T>(out[0]));
@@ -219,16 +219,16 @@ static int back_run(const ctc_problem<T> &p, const moth_tensor *dy, moth_tensor 
   const int64_t wide = 2 * p.wide + 1, all = p.samples * p.steps * wide;
   const int64_t pairs = p.samples * 2 * wide;
   const int64_t links = p.samples * p.wide * (int64_t)sizeof(int);
-  moth_tensor *room = device_room(dx, (all + pairs + p.samples) * (int64_t)sizeof(R) + links);
-  if (!room) return moth_status(dx->ctx);
-  R *rows = data<R>(room), *totals = rows + all + pairs;
+  moth_tensor *scratch = device_scratch(dx, (all + pairs + p.samples) * (int64_t)sizeof(R) + links);
+  if (!scratch) return moth_status(dx->ctx);
+  R *rows = data<R>(scratch), *totals = rows + all + pairs;
   int *link = (int *)(totals + p.samples);
   int status = launch(dx->ctx, dx, find_shares<T>, grid_for(p.samples), BLOCK, 0, p, rows,
                       rows + all, totals, link);
   if (!status)
     status = launch(dx->ctx, dx, add_shares<T>, grid_for(p.samples * p.steps), BLOCK, 0, p,
                     rows, totals, link, data<T>(dy), data<T>(dx));
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   return status;
 }
 

@@ -70,9 +70,9 @@ MOTH_CUDA(nms_kept) {
   const int64_t n = out[0]->l.numel, words = (n + WORD - 1) / WORD;
   if (n == 0) return MOTH_OK;
   moth_tensor *boxes = moth_packed(a->boxes), *idxs = a->idxs ? moth_packed(a->idxs) : NULL;
-  moth_tensor *room = device_room(out[0], (n + 1) * words * (int64_t)sizeof(uint64_t));
-  int status = boxes && room && (idxs || !a->idxs) ? MOTH_OK : moth_status(a->ctx);
-  uint64_t *over = room ? data<uint64_t>(room) : NULL, *gone = over + n * words;
+  moth_tensor *scratch = device_scratch(out[0], (n + 1) * words * (int64_t)sizeof(uint64_t));
+  int status = boxes && scratch && (idxs || !a->idxs) ? MOTH_OK : moth_status(a->ctx);
+  uint64_t *over = scratch ? data<uint64_t>(scratch) : NULL, *gone = over + n * words;
   if (!status)
     status = with_float(boxes->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
@@ -83,7 +83,7 @@ MOTH_CUDA(nms_kept) {
   if (!status)
     status = launch(a->ctx, out[0], keep_best, 1, BLOCK, 0, n, words, over, gone,
                     data<uint8_t>(out[0]));
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   moth_tensor_release(idxs);
   moth_tensor_release(boxes);
   return status;

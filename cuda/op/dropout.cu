@@ -44,13 +44,13 @@ static __global__ void drop(int64_t n, stream s, uint64_t least, double by, cons
     }
     return;
   }
-  lump<uint8_t, 4> bytes;
+  vec<uint8_t, 4> bytes;
   for (int k = 0; k < 4; k++) bytes.at[k] = w.at[k] >= least;
-  write_lump(mask + first, bytes);
-  const lump<T, 4> in = *(const lump<T, 4> *)(const void *)(x + first);
-  lump<T, 4> out;
+  write_vec(mask + first, bytes);
+  const vec<T, 4> in = *(const vec<T, 4> *)(const void *)(x + first);
+  vec<T, 4> out;
   for (int k = 0; k < 4; k++) keep(bytes.at[k], &in.at[k], (real_of<T>)by, &out.at[k]);
-  write_lump(y + first, out);
+  write_vec(y + first, out);
 }
 
 /* Returns byte `at` of the mask. */
@@ -79,8 +79,8 @@ static __global__ void drop_runs(int64_t n, images m, bool apart, quotient_by ru
                                  uint64_t least, double by, const T *x, uint8_t *mask, T *y) {
   const int64_t first = thread_number() * EACH;
   if (first >= n) return;
-  const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + first);
-  lump<T, EACH> out;
+  const vec<T, EACH> in = *(const vec<T, EACH> *)(const void *)(x + first);
+  vec<T, EACH> out;
   int64_t last = -1;
   bool kept = false;
   for (int k = 0; k < EACH; k++) {
@@ -90,7 +90,7 @@ static __global__ void drop_runs(int64_t n, images m, bool apart, quotient_by ru
     if (at == byte * run.by) mask[byte] = kept;
     keep(kept, &in.at[k], (real_of<T>)by, &out.at[k]);
   }
-  write_lump(y + first, out);
+  write_vec(y + first, out);
 }
 
 /* Each byte of the mask is for `run` adjacent elements. */
@@ -99,11 +99,11 @@ static __global__ void apply(int64_t n, quotient_by run, double by, const T *x,
                              const uint8_t *mask, T *y) {
   const int64_t first = thread_number() * EACH;
   if (first >= n) return;
-  const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + first);
-  lump<T, EACH> out;
+  const vec<T, EACH> in = *(const vec<T, EACH> *)(const void *)(x + first);
+  vec<T, EACH> out;
   for (int k = 0; k < EACH; k++)
     keep(mask[divide(first + k, run)] != 0, &in.at[k], (real_of<T>)by, &out.at[k]);
-  write_lump(y + first, out);
+  write_vec(y + first, out);
 }
 
 /* The same for images whose mask covers the first dimensions only. */
@@ -124,8 +124,8 @@ static int apply_run(const moth_tensor *x, const moth_tensor *mask, double by, m
   if (moth_is_channels_last(y) && mask->l.ndim < y->l.ndim)
     return launch(y->ctx, y, apply_images<T>, blocks_for(n), BLOCK, 0, n, images_of(&y->l), run,
                   by, from, bytes, data<T>(y));
-  if (n % LUMP<T> == 0 && on_lump(from) && on_lump(data<T>(y)))
-    return launch(y->ctx, y, apply<T, LUMP<T>>, blocks_for(n, LUMP<T>), BLOCK, 0, n, run, by,
+  if (n % VEC<T> == 0 && on_vec(from) && on_vec(data<T>(y)))
+    return launch(y->ctx, y, apply<T, VEC<T>>, blocks_for(n, VEC<T>), BLOCK, 0, n, run, by,
                   from, bytes, data<T>(y));
   return launch(y->ctx, y, apply<T, 1>, blocks_for(n), BLOCK, 0, n, run, by, from, bytes,
                 data<T>(y));
@@ -165,9 +165,9 @@ static int dropout_run(const moth_tensor *input, double p, bool training, moth_t
     if (n == all && aligned(x, y, 4))
       return launch(ctx, y, drop<T>, blocks_for(n, 4), BLOCK, 0, n, s, least, scale_of(p), from,
                     bytes, to);
-    const bool lumps = all % LUMP<T> == 0 && aligned(x, y, LUMP<T>);
-    return launch(ctx, y, lumps ? drop_runs<T, LUMP<T>> : drop_runs<T, 1>,
-                  blocks_for(all, lumps ? LUMP<T> : 1), BLOCK, 0, all, m, channels_last,
+    const bool vecs = all % VEC<T> == 0 && aligned(x, y, VEC<T>);
+    return launch(ctx, y, vecs ? drop_runs<T, VEC<T>> : drop_runs<T, 1>,
+                  blocks_for(all, vecs ? VEC<T> : 1), BLOCK, 0, all, m, channels_last,
                   quotients(all / n, all), s, least, scale_of(p), from, bytes, to);
   });
   moth_tensor_release(x);

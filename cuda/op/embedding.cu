@@ -2,7 +2,7 @@
 ** token, in list order. */
 #include "../../core/op/embedding.h"
 
-#include "lib/pick.cuh"
+#include "lib/selection.cuh"
 
 /* Atomic counts are exact in any order. */
 static __global__ void count_tokens(int64_t n, const int64_t *at, int64_t first, int64_t rows,
@@ -63,7 +63,7 @@ MOTH_CUDA(embedding_rows) {
   if (list) w = a->shared && moth_is_half(a->weight->l.dtype) ? moth_cast(a->weight, MOTH_F32)
                                                               : moth_packed(a->weight);
   if (w) y = a->shared ? computed(out[0]) : moth_packed(out[0]);
-  int status = y ? pick_read(pick_slices(w, 0, list), w, y) : moth_status(a->ctx);
+  int status = y ? selection_read(selection_of_slices(w, 0, list), w, y) : moth_status(a->ctx);
   if (!status && a->shared)
     status = share(y, list, true, rows, real_padding(a->padding_idx, rows),
                    a->scale_grad_by_freq);
@@ -81,10 +81,10 @@ MOTH_CUDA(embedding_back) {
                                               : moth_packed(a->input);
   int status = dy ? clear(y) : moth_status(a->ctx);
   if (!status) {
-    pick p = pick_slices(y, 0, list);
+    selection p = selection_of_slices(y, 0, list);
     p.skip = real_padding(a->padding_idx, rows);
     p.skips = p.skip >= 0;
-    status = pick_write(p, PICK_ADD, y, dy);
+    status = selection_write(p, SELECT_ADD, y, dy);
   }
   if (!status && a->scale_grad_by_freq) status = share(y, list, false, rows, -1, true);
   if (!status && moth_is_half(out[0]->l.dtype)) status = moth_copy_into(out[0], y);
@@ -104,8 +104,8 @@ static __device__ inline double part_of(double x, int kind, double p) {
 }
 
 template <class T>
-static __global__ void shorten(pick k, int64_t d, int64_t step, double most, double p, int kind,
-                               char *w) {
+static __global__ void shorten(selection k, int64_t d, int64_t step, double most, double p,
+                               int kind, char *w) {
   const int64_t i = thread_number() / WARP;
   const int lane = threadIdx.x % WARP;
   if (i >= k.count) return;
@@ -135,21 +135,21 @@ MOTH_CUDA(embedding_renorm_) {
   const double p = a->norm_type;
   const int kind = p == 1 ? NORM_1 : p == 2 ? NORM_2 : p == HUGE_VAL ? NORM_MOST : NORM_P;
   moth_tensor *list = moth_packed(a->input);
-  ordered o = {NULL, NULL};
+  sorted_list o = {NULL, NULL};
   (void)out;
   if (!list || w->l.numel == 0 || list->l.numel == 0) {
     moth_tensor_release(list);
     return list ? MOTH_OK : moth_status(a->ctx);
   }
-  pick k = pick_slices(w, 0, list);
-  int status = pick_order(&k, w, false, &o);
+  selection k = selection_of_slices(w, 0, list);
+  int status = selection_sort(&k, w, false, &o);
   if (!status)
     status = with_float(w->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
       return launch(a->ctx, w, shorten<T>, blocks_for(k.count * WARP), BLOCK, 0, k, d, step,
                     (double)a->max_norm, p, kind, moth_address(w));
     });
-  ordered_free(&o);
+  sorted_list_free(&o);
   moth_tensor_release(list);
   return status;
 }

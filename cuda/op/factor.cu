@@ -14,7 +14,7 @@ template <class T> struct cholesky_of {
   matrices<T> x, y;
   int64_t n, count;
   int32_t *codes;
-  moth_trouble *trouble; /* of the last launch; NULL: only codes report errors */
+  moth_kernel_error *kernel_error; /* of the last launch; NULL: only codes report errors */
 };
 
 /* The lower triangle of d := its factor. Returns the first leading minor that is not
@@ -52,7 +52,7 @@ template <class T> static __global__ void cholesky_small(cholesky_of<T> p) {
     y(e / n, e % n) = code && e % n <= e / n ? (T)NAN : d[e / n][e % n];
   if (threadIdx.x) return;
   p.codes[blockIdx.x] = code;
-  if (code && p.trouble) report(p.trouble, TROUBLE_DEFINITE, code, 0);
+  if (code && p.kernel_error) report(p.kernel_error, KERNEL_ERROR_DEFINITE, code, 0);
 }
 
 /* -- larger matrices -- */
@@ -82,12 +82,12 @@ static __global__ void cholesky_below(cholesky_of<T> p, int64_t from, int64_t ti
   __shared__ tile<T> d, t;
   const int64_t i = blockIdx.x / tiles, row = from + (blockIdx.x % tiles + 1) * TILE;
   if (p.codes[i]) return;
-  const matrix<T> y = p.y[i], below = y.from(row, from), turned = {below.at, y.across, y.down};
+  const matrix<T> y = p.y[i], below = y.from(row, from), transposed = {below.at, y.across, y.down};
   const int rows = of_tile(p.n - row);
   load_tile(d, y.from(from, from), TILE, TILE);
-  load_tile(t, turned, TILE, rows);
+  load_tile(t, transposed, TILE, rows);
   substitute(d, false, false, TILE, t, rows);
-  store_tile(t, turned, TILE, rows);
+  store_tile(t, transposed, TILE, rows);
 }
 
 template <class T>
@@ -114,7 +114,8 @@ template <class T> static __global__ void cholesky_end(cholesky_of<T> p) {
   const matrix_place at(thread_number(), p.n, p.n);
   const int code = p.codes[at.i];
   if (code && at.col <= at.row) p.y[at.i](at.row, at.col) = (T)NAN;
-  if (code && p.trouble && !at.row && !at.col) report(p.trouble, TROUBLE_DEFINITE, code, 0);
+  if (code && p.kernel_error && !at.row && !at.col)
+    report(p.kernel_error, KERNEL_ERROR_DEFINITE, code, 0);
 }
 
 template <class T>
@@ -133,10 +134,10 @@ static int cholesky_large(moth_ctx *ctx, int device, cholesky_of<T> p, bool repo
       status = launch_on(ctx, q, cholesky_rest<T>, grid_for(p.count * tiles * tiles), BLOCK, 0, p,
                          from, tiles);
   }
-  q = status ? NULL : moth_queue_of(ctx, device); /* get the queue again: `trouble` belongs to one
-                                                  ** launch */
+  q = status ? NULL : moth_queue_of(ctx, device); /* get the queue again: `kernel_error` belongs to
+                                                  ** one launch */
   if (!q) return moth_status(ctx);
-  p.trouble = reports ? q->trouble : NULL;
+  p.kernel_error = reports ? q->kernel_error : NULL;
   return launch_on(ctx, q, cholesky_end<T>, each, BLOCK, 0, p);
 }
 
@@ -145,7 +146,7 @@ static int cholesky(const linalg_cholesky_args *a, moth_tensor *y, moth_tensor *
                     bool reports) {
   const moth_layout &l = a->A->l;
   const int64_t n = l.shape[l.ndim - 1], count = count_of(l);
-  moth_tensor *own = codes ? NULL : room_of(a->ctx, l.device, MOTH_I32, count);
+  moth_tensor *own = codes ? NULL : scratch_of(a->ctx, l.device, MOTH_I32, count);
   const moth_queue *q = codes || own ? moth_queue_of(a->ctx, l.device) : NULL;
   int status = q ? MOTH_OK : moth_status(a->ctx);
   int32_t *at = q ? data<int32_t>(codes ? codes : own) : NULL;
@@ -157,7 +158,7 @@ static int cholesky(const linalg_cholesky_args *a, moth_tensor *y, moth_tensor *
       cholesky_of<T> p = {matrices_of<T>(a->A, l, a->upper), matrices_of<T>(y, l, a->upper), n,
                           count, at, NULL};
       if (n > TILE) return cholesky_large(a->ctx, l.device, p, reports);
-      p.trouble = reports ? q->trouble : NULL;
+      p.kernel_error = reports ? q->kernel_error : NULL;
       return launch_on(a->ctx, q, cholesky_small<T>, grid_for(count), BLOCK, 0, p);
     });
   moth_tensor_release(own);
@@ -209,7 +210,7 @@ static __global__ void __launch_bounds__(PANEL, 1) lu_panel(lu_of<T> p, int32_t 
 /* Applies a panel's row swaps to all other columns; in columns to its right, the rows become rows
 ** of U. At most 2 TILE rows change: the rows of the panel's tile and the rows swapped with them. */
 template <class T>
-static __global__ void lu_beside(lu_of<T> p, int64_t from, int64_t tiles) {
+static __global__ void lu_swap_outside(lu_of<T> p, int64_t from, int64_t tiles) {
   __shared__ tile<T> d, t, s;
   __shared__ int32_t rows[2 * TILE], now[2 * TILE], with[TILE];
   const int64_t i = blockIdx.x / tiles, left = from / TILE, at = blockIdx.x % tiles;
@@ -279,7 +280,7 @@ template <class T> static __global__ void lu_end(lu_of<T> p) {
     p.pivots[at.i * p.k + at.row] = code < 0 ? at.row : p.swaps[at.i * p.k + at.row];
   if (at.row || at.col) return;
   if (p.info) p.info[at.i] = code > 0 ? code : 0;
-  if (p.trouble && code > 0) report(p.trouble, TROUBLE_SINGULAR, 0, 0);
+  if (p.kernel_error && code > 0) report(p.kernel_error, KERNEL_ERROR_SINGULAR, 0, 0);
 }
 
 template <class T> int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<T> &p) {
@@ -292,7 +293,7 @@ template <class T> int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<
     const int64_t beside = from / TILE + across;
     status = launch_on(ctx, q, lu_panel<T>, grid_for(p.count), PANEL, 0, p, (int32_t)from);
     if (beside && !status)
-      status = launch_on(ctx, q, lu_beside<T>, grid_for(p.count * beside), BLOCK, 0, p, from,
+      status = launch_on(ctx, q, lu_swap_outside<T>, grid_for(p.count * beside), BLOCK, 0, p, from,
                          beside);
     if (down && across && !status)
       status = launch_on(ctx, q, lu_rest<T>, grid_for(p.count * down * across), BLOCK, 0, p, from,
@@ -302,8 +303,9 @@ template <class T> int lu_large(moth_ctx *ctx, const moth_queue *q, const lu_of<
 }
 
 template <class T> int lu_finish(moth_ctx *ctx, int device, lu_of<T> p, bool reports) {
-  const moth_queue *q = moth_queue_of(ctx, device); /* again: each launch has its own `trouble` */
-  if (q && reports) p.trouble = q->trouble;
+  const moth_queue *q = moth_queue_of(ctx, device); /* again: each launch has its own `kernel_error`
+                                                    */
+  if (q && reports) p.kernel_error = q->kernel_error;
   return launch_on(ctx, q, lu_end<T>, blocks_for(p.count * p.m * p.n), BLOCK, 0, p);
 }
 
@@ -317,9 +319,9 @@ MOTH_CUDA(linalg_lu_factor) {
   if (l.numel == 0) return MOTH_OK;
   return with_real(l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    moth_tensor *room = NULL;
-    lu_of<T> p = lu_for<T>(a->A, out[0], false, &room);
-    const moth_queue *q = room ? moth_queue_of(a->ctx, l.device) : NULL;
+    moth_tensor *scratch = NULL;
+    lu_of<T> p = lu_for<T>(a->A, out[0], false, &scratch);
+    const moth_queue *q = scratch ? moth_queue_of(a->ctx, l.device) : NULL;
     p.pivots = data<int64_t>(out[1]);
     int status = MOTH_OK;
     if (p.m <= TILE && p.n <= TILE) {
@@ -328,13 +330,13 @@ MOTH_CUDA(linalg_lu_factor) {
       status = lu_large(a->ctx, q, p);
       if (!status) status = lu_finish(a->ctx, l.device, p, false);
     }
-    moth_tensor_release(room);
+    moth_tensor_release(scratch);
     return status;
   });
 }
 
 static __global__ void order_rows(int64_t n, int64_t k, const int64_t *pivots, bool inverse,
-                                  int64_t *order, moth_trouble *trouble) {
+                                  int64_t *order, moth_kernel_error *kernel_error) {
   pivots += blockIdx.x * k;
   order += blockIdx.x * n;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK) order[i] = i;
@@ -342,7 +344,7 @@ static __global__ void order_rows(int64_t n, int64_t k, const int64_t *pivots, b
   for (int64_t j = 0; j < k && threadIdx.x == 0; j++) {
     const int64_t i = inverse ? k - 1 - j : j, other = pivots[i], row = order[i];
     if ((uint64_t)other < (uint64_t)n) order[i] = order[other], order[other] = row;
-    else report(trouble, TROUBLE_INDEX, other, n);
+    else report(kernel_error, KERNEL_ERROR_INDEX, other, n);
   }
 }
 
@@ -353,7 +355,7 @@ MOTH_CUDA(linalg_lu_order) {
   const moth_queue *q = p ? moth_queue_of(a->ctx, x->l.device) : NULL;
   const int status = q ? launch_on(a->ctx, q, order_rows, grid_for(out[0]->l.numel / a->rows),
                                    BLOCK, 0, a->rows, x->l.shape[x->l.ndim - 1], data<int64_t>(p),
-                                   a->inverse != 0, data<int64_t>(out[0]), q->trouble)
+                                   a->inverse != 0, data<int64_t>(out[0]), q->kernel_error)
                        : moth_status(a->ctx);
   moth_tensor_release(p);
   return status;

@@ -286,7 +286,7 @@ static void close_tables(void *state) {
 /* NULL: no cache; in a graph, each launch must compute its own tables. */
 static fft_tables *tables_of(const moth_tensor *like, int64_t nbytes) {
   const moth_queue *q = moth_queue_of(like->ctx, like->l.device);
-  const moth_place *p = q ? moth_place_seen(like->ctx, like->l.device) : NULL;
+  const moth_device_context *p = q ? moth_device_context_peek(like->ctx, like->l.device) : NULL;
   if (!p || moth_stream_now(p)->graphs.now || nbytes > MOST_BYTES) return NULL;
   moth_library_state *kept = moth_library_state_of(q, FFT_TABLES);
   if (!kept->state) kept->state = calloc(1, sizeof(fft_tables));
@@ -294,11 +294,11 @@ static fft_tables *tables_of(const moth_tensor *like, int64_t nbytes) {
   return (fft_tables *)kept->state;
 }
 
-/* The table of `count` numbers for signals of length n; a new table is filled by fill(at). *room :=
-** its block, if the table is not cached. NULL: error set. */
+/* The table of `count` numbers for signals of length n; a new table is filled by fill(at). *scratch
+** := its block, if the table is not cached. NULL: error set. */
 template <class R, class F>
 static pair_of<R> *table_for(const moth_tensor *like, int what, int64_t n, int64_t count,
-                             moth_tensor **room, F fill) {
+                             moth_tensor **scratch, F fill) {
   const int64_t nbytes = count * (int64_t)sizeof(pair_of<R>);
   fft_tables *all = tables_of(like, nbytes);
   for (fft_table *t = all ? all->of : NULL; all && t < all->of + MOST_TABLES; t++)
@@ -306,10 +306,10 @@ static pair_of<R> *table_for(const moth_tensor *like, int what, int64_t n, int64
       t->used = ++all->turn;
       return (pair_of<R> *)moth_block_address(t->block);
     }
-  moth_place *p = moth_place_seen(like->ctx, like->l.device);
+  moth_device_context *p = moth_device_context_peek(like->ctx, like->l.device);
   moth_block *block = all && p ? moth_blocks_take(moth_stream_now(p), nbytes) : NULL;
-  if (!block && !(*room = device_room(like, nbytes))) return NULL;
-  pair_of<R> *at = (pair_of<R> *)(block ? moth_block_address(block) : moth_address(*room));
+  if (!block && !(*scratch = device_scratch(like, nbytes))) return NULL;
+  pair_of<R> *at = (pair_of<R> *)(block ? moth_block_address(block) : moth_address(*scratch));
   if (fill(at)) {
     if (block) moth_block_give(block);
     return NULL;
@@ -324,14 +324,14 @@ static pair_of<R> *table_for(const moth_tensor *like, int what, int64_t n, int64
 }
 
 template <class R>
-static pair_of<R> *roots_for(const moth_tensor *like, int64_t n, moth_tensor **room) {
-  return table_for<R>(like, OF_ROOTS, n, n, room, [&](pair_of<R> *at) {
+static pair_of<R> *roots_for(const moth_tensor *like, int64_t n, moth_tensor **scratch) {
+  return table_for<R>(like, OF_ROOTS, n, n, scratch, [&](pair_of<R> *at) {
     return launch(like->ctx, like, find_roots<R>, blocks_for(n), BLOCK, 0, n, at);
   });
 }
 
-template <class R> static pair_of<R> *pairs_in(moth_tensor *room) {
-  return room ? (pair_of<R> *)(void *)moth_address(room) : NULL;
+template <class R> static pair_of<R> *pairs_in(moth_tensor *scratch) {
+  return scratch ? (pair_of<R> *)(void *)moth_address(scratch) : NULL;
 }
 
 template <class R> static int run_smooth(const moth_tensor *like, fft_problem<R> p) {
@@ -341,9 +341,9 @@ template <class R> static int run_smooth(const moth_tensor *like, fft_problem<R>
   const bool shared = q && each <= (int64_t)q->shared;
   moth_tensor *kept = NULL;
   p.root = q ? roots_for<R>(like, p.n, &kept) : NULL;
-  moth_tensor *room = p.root && !shared ? device_room(like, p.signals * each) : NULL;
-  int status = p.root && (shared || room) ? MOTH_OK : moth_status(ctx);
-  pair_of<R> *x = pairs_in<R>(room), *y = x + all;
+  moth_tensor *scratch = p.root && !shared ? device_scratch(like, p.signals * each) : NULL;
+  int status = p.root && (shared || scratch) ? MOTH_OK : moth_status(ctx);
+  pair_of<R> *x = pairs_in<R>(scratch), *y = x + all;
   const int64_t threads = (p.count / 4 + WARP - 1) / WARP * WARP;
   if (!status && shared)
     status = launch(ctx, like, transform_signal<R>, grid_for(p.signals),
@@ -367,7 +367,7 @@ template <class R> static int run_smooth(const moth_tensor *like, fft_problem<R>
                       x);
   }
   moth_tensor_release(kept);
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   return status;
 }
 
@@ -390,8 +390,8 @@ static int run_wide(const moth_tensor *like, pair_of<R> *z, int64_t n, int64_t s
 /* The transform of the filter that chirps of n numbers are convolved with. */
 template <class R>
 static pair_of<R> *filter_for(const moth_tensor *like, int64_t n, int64_t wide,
-                              moth_tensor **room) {
-  return table_for<R>(like, OF_FILTER, n, wide, room, [&](pair_of<R> *at) {
+                              moth_tensor **scratch) {
+  return table_for<R>(like, OF_FILTER, n, wide, scratch, [&](pair_of<R> *at) {
     int status =
       launch(like->ctx, like, lay_filter<R>, blocks_for(wide), BLOCK, 0, n, wide, at);
     return status ? status : run_wide(like, at, wide, 1, false);
@@ -403,11 +403,11 @@ template <class R> static int run_chirp(const moth_tensor *like, fft_problem<R> 
   int64_t wide = 64;
   while (wide < 2 * p.count - 1) wide *= 2;
   const int64_t all = p.signals * wide, part = p.signals * p.count;
-  moth_tensor *rooms[2] = {NULL, NULL};
-  moth_tensor *room = device_room(like, (all + part) * (int64_t)sizeof(pair_of<R>));
-  pair_of<R> *z = pairs_in<R>(room), *to = z + all;
-  p.root = room ? roots_for<R>(like, p.n, &rooms[0]) : NULL;
-  const pair_of<R> *filter = p.root ? filter_for<R>(like, p.count, wide, &rooms[1]) : NULL;
+  moth_tensor *scratches[2] = {NULL, NULL};
+  moth_tensor *scratch = device_scratch(like, (all + part) * (int64_t)sizeof(pair_of<R>));
+  pair_of<R> *z = pairs_in<R>(scratch), *to = z + all;
+  p.root = scratch ? roots_for<R>(like, p.n, &scratches[0]) : NULL;
+  const pair_of<R> *filter = p.root ? filter_for<R>(like, p.count, wide, &scratches[1]) : NULL;
   int status = filter ? MOTH_OK : moth_status(ctx);
   if (!status) status = launch(ctx, like, chirp_all<R>, blocks_for(all), BLOCK, 0, p, wide, z);
   if (!status) status = run_wide(like, z, wide, p.signals, false);
@@ -419,8 +419,8 @@ template <class R> static int run_chirp(const moth_tensor *like, fft_problem<R> 
   if (!status)
     status = launch(ctx, like, deliver_all<R>, blocks_for(p.signals * p.results()), BLOCK, 0, p,
                     to);
-  for (moth_tensor *held : rooms) moth_tensor_release(held);
-  moth_tensor_release(room);
+  for (moth_tensor *held : scratches) moth_tensor_release(held);
+  moth_tensor_release(scratch);
   return status;
 }
 
@@ -486,11 +486,12 @@ MOTH_CUDA(fft_c2r) {
 }
 
 template <class T>
-static __global__ void check_covered(int64_t n, const T *x, T *y, moth_trouble *trouble) {
+static __global__ void check_covered(int64_t n, const T *x, T *y, moth_kernel_error *kernel_error) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const real_of<T> v = get(x + i);
-  if (!(v > (real_of<T>)1e-11 || v < (real_of<T>)-1e-11)) report(trouble, TROUBLE_DOMAIN, 0, 0);
+  if (!(v > (real_of<T>)1e-11 || v < (real_of<T>)-1e-11))
+    report(kernel_error, KERNEL_ERROR_DOMAIN, 0, 0);
   put(y + i, v);
 }
 
@@ -502,7 +503,7 @@ MOTH_CUDA(fft_covered) {
   int status = with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch_on(a->ctx, q, check_covered<T>, blocks_for(n), BLOCK, 0, n, data<T>(x),
-                     data<T>(out[0]), q->trouble);
+                     data<T>(out[0]), q->kernel_error);
   });
   moth_tensor_release(x);
   return status;

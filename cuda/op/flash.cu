@@ -51,10 +51,10 @@ flash_forward(flash_job<T> g) {
   for (int m = 0; m < MT; m++)
     for (int h = 0; h < 2; h++) most[m][h] = -INFINITY, sum[m][h] = 0;
   open_parts(j, &of);
-  bring<S::ROWS, HEAD>(held, of.query, first);
-  in_turns(g.ahead, 0, to, S::COLS, [&](int slot, int col) {
-    bring<S::COLS, HEAD>(ring + slot * S::SLOT, of.key, col);
-    bring<S::COLS, HEAD>(ring + slot * S::SLOT + S::COLS * S::WIDE, of.value, col);
+  load_later<S::ROWS, HEAD>(held, of.query, first);
+  for_tiles(g.ahead, 0, to, S::COLS, [&](int slot, int col) {
+    load_later<S::COLS, HEAD>(ring + slot * S::SLOT, of.key, col);
+    load_later<S::COLS, HEAD>(ring + slot * S::SLOT + S::COLS * S::WIDE, of.value, col);
   }, [&](int slot, int col) {
     const T *here = ring + slot * S::SLOT;
     float s[MT][NT][4];
@@ -101,12 +101,12 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_keys(flash_job<
   const int first = (int)blockIdx.x * S::ROWS, row = first + warp;
   float dk[MT][OT][4] = {}, dv[MT][OT][4] = {};
   open_parts(j, &of);
-  bring<S::ROWS, HEAD>(held, of.key, first);
-  bring<S::ROWS, HEAD>(held + S::ROWS * S::WIDE, of.value, first);
-  in_turns(g.ahead, j.causal ? first : 0, (int)j.l, S::COLS, [&](int slot, int col) {
+  load_later<S::ROWS, HEAD>(held, of.key, first);
+  load_later<S::ROWS, HEAD>(held + S::ROWS * S::WIDE, of.value, first);
+  for_tiles(g.ahead, j.causal ? first : 0, (int)j.l, S::COLS, [&](int slot, int col) {
     T *here = ring + slot * S::SLOT;
-    bring<S::COLS, HEAD>(here, of.query, col);
-    bring<S::COLS, HEAD>(here + S::COLS * S::WIDE, of.dy, col);
+    load_later<S::COLS, HEAD>(here, of.query, col);
+    load_later<S::COLS, HEAD>(here + S::COLS * S::WIDE, of.dy, col);
     const row_sums *sums = g.sums + of.batch * j.l;
     if (t < S::COLS)
       copy_later<8>((row_sums *)(void *)(here + 2 * S::COLS * S::WIDE) + t,
@@ -155,11 +155,11 @@ static __global__ void __launch_bounds__(FLASH_THREADS, 2) flash_queries(flash_j
   open_parts(j, &of);
   for (int r = (int)threadIdx.x; r < S::ROWS; r += FLASH_THREADS)
     sums[r] = first + r < j.l ? g.sums[of.batch * j.l + first + r] : row_sums{0, 0};
-  bring<S::ROWS, HEAD>(held, of.query, first);
-  bring<S::ROWS, HEAD>(held + S::ROWS * S::WIDE, of.dy, first);
-  in_turns(g.ahead, 0, to, S::COLS, [&](int slot, int col) {
-    bring<S::COLS, HEAD>(ring + slot * S::SLOT, of.key, col);
-    bring<S::COLS, HEAD>(ring + slot * S::SLOT + S::COLS * S::WIDE, of.value, col);
+  load_later<S::ROWS, HEAD>(held, of.query, first);
+  load_later<S::ROWS, HEAD>(held + S::ROWS * S::WIDE, of.dy, first);
+  for_tiles(g.ahead, 0, to, S::COLS, [&](int slot, int col) {
+    load_later<S::COLS, HEAD>(ring + slot * S::SLOT, of.key, col);
+    load_later<S::COLS, HEAD>(ring + slot * S::SLOT + S::COLS * S::WIDE, of.value, col);
   }, [&](int slot, int col) {
     const T *here = ring + slot * S::SLOT;
     float w[MT][NT][4], d[MT][NT][4] = {};
@@ -217,34 +217,34 @@ template <class F> static int with_head(int64_t n, F f) {
   return f(std::integral_constant<int, 128>());
 }
 
-template <class S, class T> static size_t room_of(bool ahead) {
+template <class S, class T> static size_t shared_bytes_of(bool ahead) {
   return sizeof(T) * (size_t)(S::HELD + (ahead ? 2 : 1) * S::SLOT);
 }
 /* Two blocks should fit on a multiprocessor. Its shared memory is 1 KiB larger than a block may
 ** have; each block also uses BESIDE, for the system and for the kernels' static arrays. */
 enum { BESIDE = 3 << 10 };
 template <class S, class T> static int blocks_held(const moth_queue *q, bool ahead) {
-  return (int)((q->shared + 1024) / (room_of<S, T>(ahead) + BESIDE));
+  return (int)((q->shared + 1024) / (shared_bytes_of<S, T>(ahead) + BESIDE));
 }
 /* Tests if tiles can be loaded ahead without losing the second block on a multiprocessor. */
-template <class S, class T> static bool room_ahead(const moth_queue *q) {
+template <class S, class T> static bool can_load_ahead(const moth_queue *q) {
   const int with = blocks_held<S, T>(q, true);
   return with >= 2 || (with == 1 && blocks_held<S, T>(q, false) < 2);
 }
-template <class S, class T> static bool has_room(const moth_queue *q) {
-  return blocks_held<S, T>(q, room_ahead<S, T>(q)) >= 1;
+template <class S, class T> static bool fits_shared(const moth_queue *q) {
+  return blocks_held<S, T>(q, can_load_ahead<S, T>(q)) >= 1;
 }
 
 template <class S, class T>
 static int launch_tiles(moth_ctx *ctx, const moth_queue *q, void (*kernel)(flash_job<T>),
                         flash_job<T> g, int64_t rows, int64_t batches) {
   int status = MOTH_OK;
-  g.ahead = room_ahead<S, T>(q);
-  const size_t room = room_of<S, T>(g.ahead);
+  g.ahead = can_load_ahead<S, T>(q);
+  const size_t bytes = shared_bytes_of<S, T>(g.ahead);
   for (g.of.first = 0; !status && rows && g.of.first < batches; g.of.first += MOST_BATCHES) {
     const int64_t left = batches - g.of.first, now = left < MOST_BATCHES ? left : MOST_BATCHES;
     status = launch_on(ctx, q, kernel, grid_for((rows + S::ROWS - 1) / S::ROWS, 1, now),
-                       FLASH_THREADS, room, g);
+                       FLASH_THREADS, bytes, g);
   }
   return status;
 }
@@ -285,12 +285,12 @@ static int with_flash(moth_ctx *ctx, const moth_queue *q, const moth_tensor *que
     const auto call = [&](auto t) {
       typedef typename decltype(t)::of T;
       enum { HEAD = decltype(size)::value };
-      *done = has_room<forward_shape<T, HEAD, 2>, T>(q) && has_room<keys_shape<T, HEAD>, T>(q) &&
-              has_room<queries_shape<T, HEAD>, T>(q);
+      *done = fits_shared<forward_shape<T, HEAD, 2>, T>(q) &&
+              fits_shared<keys_shape<T, HEAD>, T>(q) && fits_shared<queries_shape<T, HEAD>, T>(q);
       return *done ? f(t, size) : (int)MOTH_OK;
     };
     return dtype == MOTH_F16 ? call(type<f16>()) : dtype == MOTH_BF16 ? call(type<bf16>())
-           : moth_float32_precision(ctx) ? call(type<float>()) : call(type<whole_f32>());
+           : moth_float32_precision(ctx) ? call(type<float>()) : call(type<split_f32>());
   });
 }
 
@@ -350,7 +350,7 @@ int moth_flash_back(const attention_back_args *a, const moth_queue *q, moth_tens
     g.of.dy = matrices_of<T>(a->grad, g.of.lead);
     g.of.y = matrices_of<T>(a->output, g.of.lead);
     pack_rows(&g.of.dy, g.of.v, g.of.lead.ndim);
-    moth_tensor *sums = attention_room(a->ctx, MOTH_F32, out[0]->l.device, 2 * rows);
+    moth_tensor *sums = attention_scratch(a->ctx, MOTH_F32, out[0]->l.device, 2 * rows);
     if (!sums) return (int)moth_status(a->ctx);
     row_sums *to = (row_sums *)(void *)data<float>(sums);
     int status = MOTH_OK;

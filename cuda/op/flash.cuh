@@ -18,14 +18,14 @@ template <class T, int HEAD> constexpr int wide_of = HEAD + each_of<T>;
 
 /* An f32 that is multiplied as the sum of two TF32 numbers: three products; the product of both low
 ** parts is left out. */
-struct whole_f32 {
+struct split_f32 {
   float at;
 };
-HD float get(const whole_f32 *x) { return x->at; }
-template <class V> HD void put(whole_f32 *x, V v) { x->at = (float)v; }
+HD float get(const split_f32 *x) { return x->at; }
+template <class V> HD void put(split_f32 *x, V v) { x->at = (float)v; }
 
 template <class T> constexpr int parts_of = 1; /* number of TF32 parts */
-template <> constexpr int parts_of<whole_f32> = 2;
+template <> constexpr int parts_of<split_f32> = 2;
 
 static constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
@@ -51,7 +51,7 @@ template <class T> struct flash_job {
 /* Starts copying ROWS rows of `from`, from `row` on, to `to`; zeros beyond the last row. The copies
 ** are complete after the wait. */
 template <int ROWS, int HEAD, class T>
-static __device__ inline void bring(T *to, const side<T> &from, int row) {
+static __device__ inline void load_later(T *to, const side<T> &from, int row) {
   enum { EACH = each_of<T>, WIDE = HEAD + EACH, ACROSS = HEAD / EACH };
   enum { AT_ONCE = FLASH_THREADS / ACROSS };
   const int t = (int)threadIdx.x, cols = (int)from.cols;
@@ -153,7 +153,7 @@ static __device__ inline void multiply_half_weights(const float (*w)[NT][4], con
         p[m][i] = pair_of<T>(w[m][k + i / 2][i % 2 * 2], w[m][k + i / 2][i % 2 * 2 + 1]);
 #pragma unroll
     for (int n = 0; n < HEAD / 8; n += 2) {
-      load_turned(q, right + k * 8 * WIDE + n * 8);
+      load_transposed(q, right + k * 8 * WIDE + n * 8);
 #pragma unroll
       for (int m = 0; m < MT; m++) {
         multiply_add<T>(c[m][n], p[m], q);
@@ -275,7 +275,7 @@ static __device__ inline void online_softmax(float by, float (*s)[NT][4], float 
 template <class T>
 static __device__ inline void put_two(T *row, int c, int cols, float x, float y) {
   if (c + 1 < cols && cols % 2 == 0) {
-    if constexpr (sizeof(T) == 4) *(lump<float, 2> *)(void *)(row + c) = {{x, y}};
+    if constexpr (sizeof(T) == 4) *(vec<float, 2> *)(void *)(row + c) = {{x, y}};
     else *(uint32_t *)(void *)(row + c) = pair_of<T>(x, y);
     return;
   }

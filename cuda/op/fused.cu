@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lib/forms.cuh"
+#include "lib/expressions.cuh"
 #include "host/jit.cuh"
-#include "lib/walk.cuh"
+#include "lib/strided.cuh"
 
 enum {
   OPERANDS = FUSED_RESULTS + FUSED_INPUTS,
   VALUES = OPERANDS + FUSED_BETWEEN,
-  ROOM = 1 << 16, /* maximal length of a source */
+  SOURCE_SIZE = 1 << 16, /* maximal length of a source */
   HEAVY = 64      /* with this many function calls in one thread, threads get no further elements */
 };
 
@@ -29,8 +29,8 @@ typedef struct program {
   int step[FUSED_STEPS][FUSED_WORDS];
 } program;
 
-typedef struct made_program {
-  struct made_program *next;
+typedef struct jit_program {
+  struct jit_program *next;
   uint64_t hash;
   program of;
   int each;         /* elements of a thread in the vector kernel */
@@ -38,7 +38,7 @@ typedef struct made_program {
   uint32_t loaded;  /* devices that have loaded it, as a bit mask */
   char why[480];          /* the error message, if compiling failed */
   const void *runs, *any; /* kernels */
-} made_program;
+} jit_program;
 
 /* The op has checked the arguments. */
 static void read_program(const fused_args *a, const moth_queue *q, program *p) {
@@ -74,7 +74,7 @@ typedef struct writer {
 
 static const char *type_name(int dtype) {
   switch (dtype) {
-    case MOTH_BOOL: return "truth";
+    case MOTH_BOOL: return "bool8";
     case MOTH_U8: return "uint8_t";
     case MOTH_I8: return "int8_t";
     case MOTH_I16: return "int16_t";
@@ -90,10 +90,10 @@ static const char *type_name(int dtype) {
 static void __attribute__((format(printf, 2, 3))) say(writer *w, const char *format, ...) {
   va_list list;
   va_start(list, format);
-  const int n = vsnprintf(w->at + w->used, ROOM - w->used, format, list);
+  const int n = vsnprintf(w->at + w->used, SOURCE_SIZE - w->used, format, list);
   va_end(list);
   if (n > 0) w->used += (size_t)n;
-  if (w->used >= ROOM) w->used = ROOM - 1; /* truncated; the caller checks for it */
+  if (w->used >= SOURCE_SIZE) w->used = SOURCE_SIZE - 1; /* truncated; the caller checks for it */
 }
 
 static const char *form_of(const char *name) {
@@ -183,17 +183,19 @@ static void say_element(writer *w, const program *p) {
 /* The operands of a launch are its results, then its inputs. */
 static int operand_of(const program *p, int v) { return v < p->nin ? p->nres + v : v - p->nin; }
 
-static void say_runs(writer *w, const program *p, int each, int room) {
+static void say_runs(writer *w, const program *p, int each, int capacity) {
   const int outside = p->nin + p->nres;
-  say(w, "\nMOTH_MADE(fused_runs) {\n"
-         "  const int64_t first = thread_number() * %d, left = t.w.n - first;\n"
-         "  if (left <= 0) return;\n  int64_t at[%d];\n  offsets(t.w, first, at);\n", each, room);
+  say(w,
+      "\nMOTH_JIT_KERNEL(fused_runs) {\n"
+      "  const int64_t first = thread_number() * %d, left = t.w.n - first;\n"
+      "  if (left <= 0) return;\n  int64_t at[%d];\n  offsets(t.w, first, at);\n",
+      each, capacity);
   for (int v = 0; v < outside; v++)
     if (v < p->nin)
-      say(w, "  const lump<%s, %d> v%d = read_run<%s, %d>(t.w, %d, at[%d], left);\n",
+      say(w, "  const vec<%s, %d> v%d = read_run<%s, %d>(t.w, %d, at[%d], left);\n",
           type_name(p->dtype[v]), each, v, type_name(p->dtype[v]), each, operand_of(p, v),
           operand_of(p, v));
-    else say(w, "  lump<%s, %d> v%d;\n", type_name(p->dtype[v]), each, v);
+    else say(w, "  vec<%s, %d> v%d;\n", type_name(p->dtype[v]), each, v);
   say(w, "#pragma unroll\n  for (int j = 0; j < %d; j++) element(t", each);
   for (int v = 0; v < outside; v++) say(w, ", v%d.at[j]", v);
   say(w, ");\n");
@@ -202,10 +204,10 @@ static void say_runs(writer *w, const program *p, int each, int room) {
   say(w, "}\n");
 }
 
-static void say_any(writer *w, const program *p, int room) {
+static void say_any(writer *w, const program *p, int capacity) {
   const int outside = p->nin + p->nres;
-  say(w, "\nMOTH_MADE(fused_any) {\n  const int64_t i = thread_number();\n"
-         "  if (i >= t.w.n) return;\n  int64_t at[%d];\n  offsets(t.w, i, at);\n", room);
+  say(w, "\nMOTH_JIT_KERNEL(fused_any) {\n  const int64_t i = thread_number();\n"
+         "  if (i >= t.w.n) return;\n  int64_t at[%d];\n  offsets(t.w, i, at);\n", capacity);
   for (int v = p->nin; v < outside; v++) {
     say(w, "  ");
     say_value(w, p, v, "");
@@ -222,7 +224,7 @@ static void say_any(writer *w, const program *p, int room) {
 }
 
 /* The operand capacity of a launch: few kernel variants are enough. */
-static int room_for(const program *p) {
+static int operand_capacity(const program *p) {
   const int n = p->nin + p->nres;
   return n <= 4 ? 4 : n <= 8 ? 8 : OPERANDS;
 }
@@ -230,22 +232,22 @@ static int room_for(const program *p) {
 /* The caller calls free(); NULL: out of memory. */
 static char *source_of(const program *p, int *each) {
   writer w = {};
-  w.at = (char *)malloc(ROOM);
+  w.at = (char *)malloc(SOURCE_SIZE);
   if (!w.at) return NULL;
   say(&w, "\n/* -- fused: %d inputs, %d results -- */\n\n", p->nin, p->nres);
   say_forms(&w, p);
   *each = each_of(&w, p);
-  say(&w, "typedef given_of<%d, %d> given;\n", room_for(p), p->nsteps);
+  say(&w, "typedef given_of<%d, %d> given;\n", operand_capacity(p), p->nsteps);
   say_element(&w, p);
-  say_runs(&w, p, *each, room_for(p));
-  say_any(&w, p, room_for(p));
+  say_runs(&w, p, *each, operand_capacity(p));
+  say_any(&w, p, operand_capacity(p));
   return w.at;
 }
 
 /* -- compiled programs -- */
 
 enum { SHELVES = 256 };
-static made_program *shelf[SHELVES];
+static jit_program *shelf[SHELVES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t hash_program(const program *p) {
@@ -256,12 +258,12 @@ static uint64_t hash_program(const program *p) {
   return (hash ^ (uint64_t)p->device) ^ hash >> 29;
 }
 
-static int make(const moth_queue *q, made_program *m) {
+static int make(const moth_queue *q, jit_program *m) {
   static const char *const kernels[] = {"fused_runs", "fused_any"};
   const void *at[2] = {};
   char *source = source_of(&m->of, &m->each);
   if (!source) return MOTH_E_MEM;
-  const int status = moth_make(q, source, kernels, 2, at, m->why, sizeof m->why);
+  const int status = moth_jit_compile(q, source, kernels, 2, at, m->why, sizeof m->why);
   free(source);
   m->runs = at[0];
   m->any = at[1];
@@ -271,16 +273,16 @@ static int make(const moth_queue *q, made_program *m) {
 enum { PENDING = 1 }; /* error statuses are negative */
 static pthread_cond_t news = PTHREAD_COND_INITIALIZER;
 
-static made_program *find_program(const program *p, uint64_t hash) {
-  made_program *m = shelf[hash % SHELVES];
+static jit_program *find_program(const program *p, uint64_t hash) {
+  jit_program *m = shelf[hash % SHELVES];
   while (m && (m->hash != hash || memcmp(&m->of, p, sizeof *p) != 0)) m = m->next;
   return m;
 }
 
 /* Compiles without holding the lock, which the caller holds otherwise: only threads that need the
 ** same program wait. */
-static made_program *new_program(const moth_queue *q, const program *p, uint64_t hash) {
-  made_program *m = (made_program *)calloc(1, sizeof *m), **at = &shelf[hash % SHELVES];
+static jit_program *new_program(const moth_queue *q, const program *p, uint64_t hash) {
+  jit_program *m = (jit_program *)calloc(1, sizeof *m), **at = &shelf[hash % SHELVES];
   if (!m) return NULL;
   m->hash = hash;
   m->of = *p;
@@ -301,36 +303,36 @@ static made_program *new_program(const moth_queue *q, const program *p, uint64_t
 }
 
 /* Loads the program on a further device of the same kind; not while a graph is being captured. */
-static cudaError_t load_there(const moth_queue *q, made_program *m) {
+static cudaError_t load_there(const moth_queue *q, jit_program *m) {
   if (m->loaded >> q->device & 1u) return cudaSuccess;
-  cudaError_t error = moth_made_load(m->runs);
-  if (!error) error = moth_made_load(m->any);
+  cudaError_t error = moth_jit_load(m->runs);
+  if (!error) error = moth_jit_load(m->any);
   if (!error) m->loaded |= 1u << q->device;
   return error;
 }
 
 /* Compiles at the first call; NULL: error set. */
-static const made_program *made(moth_ctx *ctx, const moth_queue *q, const fused_args *a) {
+static const jit_program *jit_program_of(moth_ctx *ctx, const moth_queue *q, const fused_args *a) {
   program p;
   read_program(a, q, &p);
   const uint64_t hash = hash_program(&p);
   cudaError_t error = cudaSuccess;
   pthread_mutex_lock(&lock);
-  made_program *m;
+  jit_program *m;
   while ((m = find_program(&p, hash)) && m->status == PENDING) pthread_cond_wait(&news, &lock);
   if (!m) m = new_program(q, &p, hash);
   if (m && !m->status) error = load_there(q, m);
   pthread_mutex_unlock(&lock);
   if (!m) moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
   else if (m->status) moth_fail(ctx, m->status, NULL, "%s", m->why);
-  else if (error) moth_fail_cuda(ctx, "a kernel that was made at run time cannot be loaded", error);
+  else if (error) moth_fail_cuda(ctx, "a kernel compiled at run time cannot be loaded", error);
   return m && !m->status && !error ? m : NULL;
 }
 
 /* -- launching -- */
 
-template <int N> struct given { /* as given_of in program.cuh: unused fields are zero */
-  walk<N> w;
+template <int N> struct given { /* as given_of in fused_steps.cuh: unused fields are zero */
+  strided<N> w;
   uint64_t numbers[4 * FUSED_STEPS];
 };
 
@@ -343,7 +345,7 @@ static void fill_numbers(const fused_args *a, const program *p, uint64_t *to) {
 }
 
 template <int N>
-static int run(const fused_args *a, const moth_queue *q, const made_program *m, moth_tensor **out) {
+static int run(const fused_args *a, const moth_queue *q, const jit_program *m, moth_tensor **out) {
   const program *p = &m->of;
   const moth_tensor *operands[N];
   given<N> t = {};
@@ -353,9 +355,9 @@ static int run(const fused_args *a, const moth_queue *q, const made_program *m, 
     operands[k] = k < p->nres ? out[k] : v < p->nin ? a->input.at[v] : out[0];
     sizes[k] = moth_dtype_size[operands[k]->l.dtype];
   }
-  walk_over<N>(&t.w, a->ctx, operands);
+  strided_over<N>(&t.w, a->ctx, operands);
   fill_numbers(a, p, t.numbers);
-  const bool packs = walk_packs(t.w, sizes, p->nres, m->each);
+  const bool packs = strided_packs(t.w, sizes, p->nres, m->each);
   void *at[] = {&t};
   const moth_kernel_call call = {packs ? m->runs : m->any, blocks_for(t.w.n, packs ? m->each : 1),
                                  dim3(BLOCK), 0, at, false};
@@ -365,9 +367,9 @@ static int run(const fused_args *a, const moth_queue *q, const made_program *m, 
 MOTH_CUDA(fused) {
   if (out[0]->l.numel == 0) return MOTH_OK;
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
-  const made_program *m = q ? made(a->ctx, q, a) : NULL;
+  const jit_program *m = q ? jit_program_of(a->ctx, q, a) : NULL;
   if (!m) return moth_status(a->ctx);
-  switch (room_for(&m->of)) {
+  switch (operand_capacity(&m->of)) {
     case 4: return run<4>(a, q, m, out);
     case 8: return run<8>(a, q, m, out);
     default: return run<OPERANDS>(a, q, m, out);
@@ -381,6 +383,6 @@ static int fused_ready(const void *args, moth_tensor **) {
   for (int i = 0; i < a->input.n; i++)
     if (a->input.at[i]->l.device) device = a->input.at[i]->l.device;
   const moth_queue *q = moth_queue_of(a->ctx, device);
-  return q && made(a->ctx, q, a) ? MOTH_OK : moth_status(a->ctx);
+  return q && jit_program_of(a->ctx, q, a) ? MOTH_OK : moth_status(a->ctx);
 }
 MOTH_ENTRY(fused_ready_row, {"fused_ready", fused_ready, NULL})

@@ -1,7 +1,7 @@
 /* gather.cu -- indexing along one dimension: whole slices, or one position for each element. */
 #include "../../core/op/index.h"
 
-#include "lib/along.cuh"
+#include "lib/gather_along.cuh"
 
 /* -- index_select, index_add -- */
 
@@ -9,7 +9,7 @@ MOTH_CUDA(index_select) {
   const int dim = real_dim(a->dim, a->input->l.ndim);
   moth_tensor *list = moth_packed(a->index);
   if (!list) return moth_status(a->ctx);
-  int status = pick_read(pick_slices(a->input, dim, list), a->input, out[0]);
+  int status = selection_read(selection_of_slices(a->input, dim, list), a->input, out[0]);
   moth_tensor_release(list);
   return status;
 }
@@ -42,8 +42,9 @@ MOTH_CUDA(index_add) {
   const int dim = real_dim(a->dim, a->input->l.ndim);
   moth_tensor *list = moth_packed(a->index), *work = list ? writable(out[0], a->input, true) : NULL;
   moth_tensor *source = work ? scaled(a->source, a->alpha, work->l.dtype) : NULL;
-  int status = source ? pick_write(pick_slices(work, dim, list), PICK_ADD, work, source)
-                      : moth_status(a->ctx);
+  int status = source
+                   ? selection_write(selection_of_slices(work, dim, list), SELECT_ADD, work, source)
+                   : moth_status(a->ctx);
   moth_tensor_release(source);
   moth_tensor_release(list);
   return work ? written_back(work, out[0], status) : status;
@@ -52,8 +53,8 @@ MOTH_CUDA(index_add) {
 /* -- one position for each element -- */
 
 template <class V>
-static __global__ void along_get(walk<3> w, int64_t first, int64_t limit, int64_t step,
-                                 moth_trouble *t) {
+static __global__ void along_get(strided<3> w, int64_t first, int64_t limit, int64_t step,
+                                 moth_kernel_error *t) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
@@ -70,7 +71,7 @@ struct line { /* the elements along the dimension, at one position of the others
 
 /* A thread processes a whole line, so that writes to the same element are in list order. */
 template <class T>
-static __global__ void along_write(walk<3> w, line l, bool adds, moth_trouble *t) {
+static __global__ void along_write(strided<3> w, line l, bool adds, moth_kernel_error *t) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
@@ -94,12 +95,12 @@ MOTH_CUDA(gather) {
   if (out[0]->l.numel == 0) return MOTH_OK;
   const moth_tensor held = covered(x, a->index, dim), *operands[3] = {out[0], a->index, &held};
   const int64_t step = x->l.ndim ? x->l.stride[dim] * moth_dtype_size[x->l.dtype] : 0;
-  walk<3> w;
-  walk_over<3>(&w, a->ctx, operands);
+  strided<3> w;
+  strided_over<3>(&w, a->ctx, operands);
   return with_size(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of V;
     return launch_on(a->ctx, q, along_get<V>, blocks_for(w.n), BLOCK, 0, w, a->index->l.index_base,
-                     reach(x, dim), step, q->trouble);
+                     reach(x, dim), step, q->kernel_error);
   });
 }
 
@@ -121,12 +122,12 @@ static int write_lines(int mode, moth_tensor *y, int dim, const moth_tensor *ind
     s->shape[dim] = 1;
   }
   const moth_tensor *operands[3] = {&seen[0], &seen[1], &seen[2]};
-  walk<3> w;
-  walk_over<3>(&w, y->ctx, operands);
+  strided<3> w;
+  strided_over<3>(&w, y->ctx, operands);
   return with_sums(y->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     return launch_on(y->ctx, q, along_write<T>, blocks_for(w.n), BLOCK, 0, w, l,
-                     mode == PICK_ADD, q->trouble);
+                     mode == SELECT_ADD, q->kernel_error);
   });
 }
 
@@ -141,14 +142,14 @@ static int write_sorted(int mode, moth_tensor *y, int dim, const moth_tensor *in
   if (!status && values->l.ndim) packed = moth_packed(&part);
   if (!status && values->l.ndim && !packed) status = moth_status(y->ctx);
   if (!status) {
-    pick p;
+    selection p;
     memset(&p, 0, sizeof p);
     p.count = n;
     p.at = data<int64_t>(keys);
     p.limit = y->l.numel;
     p.scale = p.grain = size;
     p.step = packed ? size : 0;
-    status = pick_write(p, mode, y, packed ? packed : values);
+    status = selection_write(p, mode, y, packed ? packed : values);
   }
   moth_tensor_release(packed);
   moth_tensor_release(keys);
@@ -179,7 +180,7 @@ MOTH_CUDA(gather_back) {
   }
   if (!status) status = clear(work);
   if (!status)
-    status = write_along(PICK_ADD, work, real_dim(a->dim, y->l.ndim), a->index, values);
+    status = write_along(SELECT_ADD, work, real_dim(a->dim, y->l.ndim), a->index, values);
   if (!status && half) status = moth_copy_into(y, work);
   if (half) moth_tensor_release(work);
   moth_tensor_release(values);
@@ -198,7 +199,7 @@ static moth_tensor *single(const moth_tensor *x, const moth_tensor *y) {
 
 static int scatter_all(int mode, const moth_tensor *input, int64_t dim, const moth_tensor *index,
                        const moth_tensor *src, moth_tensor *y) {
-  moth_tensor *work = writable(y, input, mode == PICK_ADD), *values = NULL;
+  moth_tensor *work = writable(y, input, mode == SELECT_ADD), *values = NULL;
   if (work && src->l.device == 0) values = single(src, work);
   else if (work)
     values = src->l.dtype == work->l.dtype ? moth_packed(src) : moth_cast(src, work->l.dtype);
@@ -209,22 +210,22 @@ static int scatter_all(int mode, const moth_tensor *input, int64_t dim, const mo
 }
 
 MOTH_CUDA(scatter) {
-  return scatter_all(PICK_PUT, a->input, a->dim, a->index, a->src, out[0]);
+  return scatter_all(SELECT_PUT, a->input, a->dim, a->index, a->src, out[0]);
 }
 
 MOTH_CUDA(scatter_add) {
-  return scatter_all(PICK_ADD, a->input, a->dim, a->index, a->src, out[0]);
+  return scatter_all(SELECT_ADD, a->input, a->dim, a->index, a->src, out[0]);
 }
 
 /* -- one_hot -- */
 
 static __global__ void one_hot_fill(int64_t n, int64_t classes, const int64_t *at, int64_t *y,
-                                    moth_trouble *t) {
+                                    moth_kernel_error *t) {
   const int64_t i = thread_number();
   if (i >= n * classes) return;
   const int64_t row = i / classes, c = i - row * classes, own = at[row];
   y[i] = own == c;
-  if (c == 0 && (uint64_t)own >= (uint64_t)classes) report(t, TROUBLE_CLASS, own, classes);
+  if (c == 0 && (uint64_t)own >= (uint64_t)classes) report(t, KERNEL_ERROR_CLASS, own, classes);
 }
 
 MOTH_CUDA(one_hot) {
@@ -234,7 +235,7 @@ MOTH_CUDA(one_hot) {
   int status = q && list ? MOTH_OK : moth_status(a->ctx);
   if (!status && all)
     status = launch_on(a->ctx, q, one_hot_fill, blocks_for(all), BLOCK, 0, n, all / n,
-                       data<int64_t>(list), data<int64_t>(out[0]), q->trouble);
+                       data<int64_t>(list), data<int64_t>(out[0]), q->kernel_error);
   moth_tensor_release(list);
   return status;
 }

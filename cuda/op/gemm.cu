@@ -1,15 +1,15 @@
 /* gemm.cu -- matrix products by Moth's own kernels: for integers, for small products, and for all
 ** products where cuBLASLt is missing. Tiles are 128 by 128 for large products in f32, else 64 by
 ** 64. Half types use tensor cores if the device has them (gemm_mma.cu). */
-#include "lib/product.cuh"
+#include "lib/gemm_kernel.cuh"
 #include "lib/rows.cuh"
 
 template <class T, int TILE>
-static __global__ void __launch_bounds__(TILE_THREADS, 2) multiply(whole_product<T> g,
+static __global__ void __launch_bounds__(TILE_THREADS, 2) multiply(gemm_args<T> g,
                                                                    int64_t products) {
   typedef sum_of<T> R;
   enum { PER = tile_of<TILE>::per };
-  __shared__ __align__(32) unsigned char room[tile_room<TILE> * sizeof(R)];
+  __shared__ __align__(32) unsigned char memory[tile_buffer_size<TILE> * sizeof(R)];
   const int64_t row = blockIdx.x / g.columns * TILE, col = blockIdx.x % g.columns * TILE;
   const one_product<T> p = enter_batch(g);
   const int64_t from = blockIdx.y * g.share;
@@ -20,7 +20,7 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2) multiply(whole_product
   for (int i = 0; i < PER; i++)
 #pragma unroll
     for (int j = 0; j < PER; j++) c[i][j] = 0;
-  add_tiles<TILE>(p.a, row, p.b, col, from, to, (R *)(void *)room, c);
+  add_tiles<TILE>(p.a, row, p.b, col, from, to, (R *)(void *)memory, c);
 #pragma unroll
   for (int i = 0; i < PER; i++) {
     const int64_t r = row + place<TILE>(y, i);
@@ -34,28 +34,28 @@ static __global__ void __launch_bounds__(TILE_THREADS, 2) multiply(whole_product
     }
   }
   if constexpr (is_real<T>)
-    if (g.sums && col == 0) sum_rows<TILE>(g, row, from, to, (R *)(void *)room);
+    if (g.sums && col == 0) sum_rows<TILE>(g, row, from, to, (R *)(void *)memory);
 }
 
 /* -- launching -- */
 
 template <class T, int TILE>
 static int multiply_tiled(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
-                          const whole_product<T> &g, int64_t products) {
+                          const gemm_args<T> &g, int64_t products) {
   return multiply_in_tiles<TILE>(ctx, q, m, g, products,
-                                 [&](const whole_product<T> &now, dim3 grid) {
+                                 [&](const gemm_args<T> &now, dim3 grid) {
     return launch_on(ctx, q, multiply<T, TILE>, grid, TILE_THREADS, 0, now, products);
   });
 }
 
 /* Rows up to this length are summed inside the product; some blocks read their rows twice for it.
 */
-enum { SUMMED_BESIDE = 1024 };
+enum { SUMMED_INSIDE = 1024 };
 
 template <class T>
 static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
                           int64_t products) {
-  whole_product<T> g = {};
+  gemm_args<T> g = {};
   g.a = side_of<T>(m->a, m->m, m->k, m->rs_a, m->cs_a);
   g.b = side_of<T>(m->b, m->n, m->k, m->cs_b, m->rs_b);
   g.c = (T *)m->c;
@@ -82,7 +82,7 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
     if (status || done) return status;
   }
   if constexpr (is_real<T>)
-    if (m->sums && m->k <= SUMMED_BESIDE) {
+    if (m->sums && m->k <= SUMMED_INSIDE) {
       g.sums = (T *)m->sums;
       *m->summed = true;
     }
@@ -97,23 +97,23 @@ static int multiply_typed(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m
 /* Adds bias and applies relu to sums that are stored already: g's alpha is 1 and its beta 0. A
 ** thread has EACH elements of a row; a row has `across` threads. */
 template <class T, int EACH>
-static __global__ void finish_stored(whole_product<T> g, quotient_by across, quotient_by rows,
+static __global__ void finish_stored(gemm_args<T> g, quotient_by across, quotient_by rows,
                                      int64_t n) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const int64_t row = divide(i, across), product = divide(row, rows);
   const int64_t q = (i - row * across.by) * EACH;
   T *c = g.c + product * g.batch.c + (row - product * rows.by) * g.ldc + q;
-  lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)c;
+  vec<T, EACH> many = *(const vec<T, EACH> *)(const void *)c;
   for (int k = 0; k < EACH; k++) finish(g, &many.at[k], q + k, (sum_of<T>)get(&many.at[k]));
-  write_lump(c, many);
+  write_vec(c, many);
 }
 
 /* Without a bias, contiguous results are one row. */
 template <class T>
 static int finish_launch(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const T *bias,
                          int64_t products) {
-  whole_product<T> g = {};
+  gemm_args<T> g = {};
   g.c = (T *)m->c, g.ldc = m->ldc;
   g.bias = bias;
   g.relu = m->relu;
@@ -122,10 +122,10 @@ static int finish_launch(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
   const bool one = !bias && (m->m == 1 || m->ldc == m->n) &&
                    (products == 1 || g.batch.c == m->m * m->n);
   const int64_t n = one ? products * m->m * m->n : m->n, rows = one ? 1 : products * m->m;
-  const bool lumps = on_lump(g.c) && n % LUMP<T> == 0 &&
-                     (one || (g.ldc % LUMP<T> == 0 && g.batch.c % LUMP<T> == 0));
-  const int64_t across = lumps ? n / LUMP<T> : n, all = rows * across;
-  return launch_on(ctx, q, lumps ? finish_stored<T, LUMP<T>> : finish_stored<T, 1>,
+  const bool vecs = on_vec(g.c) && n % VEC<T> == 0 &&
+                     (one || (g.ldc % VEC<T> == 0 && g.batch.c % VEC<T> == 0));
+  const int64_t across = vecs ? n / VEC<T> : n, all = rows * across;
+  return launch_on(ctx, q, vecs ? finish_stored<T, VEC<T>> : finish_stored<T, 1>,
                    blocks_for(all), BLOCK, 0, g, quotients(across, all),
                    quotients(one ? 1 : m->m, all), all);
 }
@@ -181,7 +181,7 @@ int moth_gemm_run(moth_ctx *ctx, const moth_gemm *m) {
   if (status || done) return status;
   return with_any(m->dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    if constexpr (is_truth<T>)
+    if constexpr (is_bool<T>)
       return moth_fail(ctx, MOTH_E_DTYPE, NULL, "bool matrices have no product");
     else return multiply_typed<T>(ctx, q, m, products);
   });

@@ -2,7 +2,7 @@
 ** precision allows it; for machines without cuBLASLt. */
 #include "host/device.cuh"
 #include "lib/mma_tile.cuh"
-#include "lib/product.cuh"
+#include "lib/gemm_kernel.cuh"
 
 /* The source of a factor's tiles: rows from `row` on, columns from `k` on and below `last`. ALONG:
 ** contiguous along its columns, else along its rows. */
@@ -17,7 +17,7 @@ static __device__ inline auto lines_of(const side<T> &s, int64_t row, int64_t k,
 
 /* Stores two neighbouring sums of a row, at an even column. */
 template <class T>
-static __device__ inline void put_sums(const whole_product<T> &g, int64_t products,
+static __device__ inline void put_sums(const gemm_args<T> &g, int64_t products,
                                        const one_product<T> &p, int64_t r, int64_t col, bool pairs,
                                        float x, float y) {
   const int64_t n = g.b.rows;
@@ -35,7 +35,7 @@ static __device__ inline void put_sums(const whole_product<T> &g, int64_t produc
 }
 
 template <class T, int TILE, bool A, bool B>
-static __global__ void __launch_bounds__(MMA_THREADS) multiply_tiles(whole_product<T> g,
+static __global__ void __launch_bounds__(MMA_THREADS) multiply_tiles(gemm_args<T> g,
                                                                      int64_t products) {
   typedef mma_shape<T, TILE, TILE, A, B> S;
   const int64_t row = blockIdx.x / g.columns * TILE, col = blockIdx.x % g.columns * TILE;
@@ -56,18 +56,18 @@ static __global__ void __launch_bounds__(MMA_THREADS) multiply_tiles(whole_produ
 
 template <class T, int TILE, bool A, bool B>
 static int multiply_laid(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
-                         const whole_product<T> &g, int64_t products) {
-  const size_t room = mma_shape<T, TILE, TILE, A, B>::room;
+                         const gemm_args<T> &g, int64_t products) {
+  const size_t bytes = mma_shape<T, TILE, TILE, A, B>::shared_bytes;
   const auto kernel = multiply_tiles<T, TILE, A, B>;
   return multiply_in_tiles<TILE>(ctx, q, m, g, products,
-                                 [&](const whole_product<T> &now, dim3 grid) {
-    return launch_on(ctx, q, kernel, grid, MMA_THREADS, room, now, products);
+                                 [&](const gemm_args<T> &now, dim3 grid) {
+    return launch_on(ctx, q, kernel, grid, MMA_THREADS, bytes, now, products);
   });
 }
 
 template <class T, int TILE>
 static int multiply_by_layout(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
-                              const whole_product<T> &g, int64_t products) {
+                              const gemm_args<T> &g, int64_t products) {
   if (g.a.cs == 1 && g.b.cs == 1)
     return multiply_laid<T, TILE, true, true>(ctx, q, m, g, products);
   if (g.a.cs == 1) return multiply_laid<T, TILE, true, false>(ctx, q, m, g, products);
@@ -88,10 +88,10 @@ static bool by_sixteen(const side<T> &s, bool ends, int batches, const int64_t *
 
 template <class T>
 int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
-                             const whole_product<T> &g, int64_t products, bool *done) {
+                             const gemm_args<T> &g, int64_t products, bool *done) {
   *done = false;
   if (!q->tensor_cores || (sizeof(T) == 4 && !moth_float32_precision(ctx)) ||
-      mma_shape<T, 128, 128, true, true>::room > q->shared ||
+      mma_shape<T, 128, 128, true, true>::shared_bytes > q->shared ||
       !by_sixteen(g.a, m->ends_a, g.batch.ndim, g.batch.a) ||
       !by_sixteen(g.b, m->ends_b, g.batch.ndim, g.batch.b))
     return MOTH_OK;
@@ -104,7 +104,7 @@ int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm
 
 /* If nothing was compiled for this device, the driver compiles PTX of an older architecture. If
 ** that is below TENSOR_MAJOR, its code has traps in place of these products. */
-cudaError_t moth_ask_tensor_cores(int major, bool *run) {
+cudaError_t moth_check_tensor_cores(int major, bool *run) {
   struct cudaFuncAttributes has = {};
   *run = major >= TENSOR_MAJOR;
   if (!*run) return cudaSuccess;
@@ -114,9 +114,9 @@ cudaError_t moth_ask_tensor_cores(int major, bool *run) {
   return error;
 }
 
-#define MOTH_MULTIPLIES(T)                                                                   \
+#define MOTH_MULTIPLIES(T)                                                                    \
   template int multiply_on_tensor_cores<T>(moth_ctx *, const moth_queue *, const moth_gemm *, \
-                                           const whole_product<T> &, int64_t, bool *);
+                                           const gemm_args<T> &, int64_t, bool *);
 MOTH_MULTIPLIES(bf16)
 MOTH_MULTIPLIES(f16)
 MOTH_MULTIPLIES(float)

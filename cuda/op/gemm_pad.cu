@@ -3,7 +3,7 @@
 ** bytes at a time; kernels for unaligned rows have half the speed, if they exist. Here the factors
 ** are first copied into padded rows, and the result is computed in padded rows, too. */
 #include "lib/gemm.cuh"
-#include "lib/walk.cuh"
+#include "lib/strided.cuh"
 
 static bool lies_aligned(const void *at, int64_t far, int64_t size) {
   return (uintptr_t)at % 16 == 0 && far * size % 16 == 0;
@@ -17,11 +17,11 @@ static __global__ void pad_lines(int64_t n, int64_t inner, quotient_by across, i
   const int64_t i = thread_number();
   if (i >= n) return;
   const int64_t line = divide(i, across), at = (i - line * across.by) * EACH;
-  lump<T, EACH> v;
+  vec<T, EACH> v;
 #pragma unroll
   for (int e = 0; e < EACH; e++)
     v.at[e] = at + e < inner ? from[line * far + (at + e) * near] : T();
-  write_lump(to + i * EACH, v);
+  write_vec(to + i * EACH, v);
 }
 
 /* Copies back, to lines with any strides. */
@@ -31,7 +31,7 @@ static __global__ void cut_lines(int64_t n, int64_t inner, quotient_by across, i
   const int64_t i = thread_number();
   if (i >= n) return;
   const int64_t line = divide(i, across), at = (i - line * across.by) * EACH;
-  const lump<T, EACH> v = read_lump<T, EACH>(from + i * EACH);
+  const vec<T, EACH> v = read_vec<T, EACH>(from + i * EACH);
 #pragma unroll
   for (int e = 0; e < EACH; e++)
     if (at + e < inner) to[line * far + at + e] = v.at[e];
@@ -65,29 +65,29 @@ template <class F> static int with_chunks(const moth_gemm *m, const lines &l, F 
   });
 }
 
-/* Copies a factor into `room`; *at and its steps then describe the copy. */
+/* Copies a factor into `scratch`; *at and its steps then describe the copy. */
 static int pad(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const lines &l,
-               const moth_tensor *room, const void **at, int64_t *rs, int64_t *cs, bool *ends) {
+               const moth_tensor *scratch, const void **at, int64_t *rs, int64_t *cs, bool *ends) {
   const void *from = *at;
-  if (!room) return MOTH_OK;
-  *at = moth_address(room);
+  if (!scratch) return MOTH_OK;
+  *at = moth_address(scratch);
   *(l.down ? rs : cs) = 1;
   *(l.down ? cs : rs) = padded(l, moth_dtype_size[m->dtype]);
   *ends = true;
   return with_chunks(m, l, [&](auto t, auto each, int64_t n, const quotient_by &across) {
     typedef typename decltype(t)::of T;
     return launch_on(ctx, q, pad_lines<T, decltype(each)::value>, blocks_for(n), BLOCK, 0, n,
-                     l.inner, across, l.near, l.far, (const T *)from, data<T>(room));
+                     l.inner, across, l.near, l.far, (const T *)from, data<T>(scratch));
   });
 }
 
 static int cut(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, const lines &l,
-               const moth_tensor *room) {
-  if (!room) return MOTH_OK;
+               const moth_tensor *scratch) {
+  if (!scratch) return MOTH_OK;
   return with_chunks(m, l, [&](auto t, auto each, int64_t n, const quotient_by &across) {
     typedef typename decltype(t)::of T;
     return launch_on(ctx, q, cut_lines<T, decltype(each)::value>, blocks_for(n), BLOCK, 0, n,
-                     l.inner, across, l.far, data<T>(room), (T *)m->c);
+                     l.inner, across, l.far, data<T>(scratch), (T *)m->c);
   });
 }
 
@@ -111,7 +111,7 @@ static bool wants_copies(const moth_queue *q, const moth_gemm *m, const lines *l
 int moth_gemm_padded(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, bool *done) {
   const lines l[3] = {lines_of(m->m, m->k, m->rs_a, m->cs_a),
                       lines_of(m->k, m->n, m->rs_b, m->cs_b), {m->m, m->n, 1, m->ldc, false}};
-  moth_tensor *room[3] = {NULL, NULL, NULL};
+  moth_tensor *scratch[3] = {NULL, NULL, NULL};
   bool which[3];
   moth_gemm g = *m;
   *done = wants_copies(q, m, l, which);
@@ -122,16 +122,17 @@ int moth_gemm_padded(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m, boo
     y.device = (uint8_t)m->device;
     y.ndim = 1;
     y.shape[0] = y.numel = l[i].outer * padded(l[i], moth_dtype_size[m->dtype]);
-    room[i] = moth_tensor_new(ctx, &y);
-    *done = room[i] != NULL; /* else not copied */
+    scratch[i] = moth_tensor_new(ctx, &y);
+    *done = scratch[i] != NULL; /* else not copied */
     if (!*done) forget_failure(ctx);
   }
   int status = MOTH_OK;
-  if (*done) status = pad(ctx, q, m, l[0], room[0], &g.a, &g.rs_a, &g.cs_a, &g.ends_a);
-  if (*done && !status) status = pad(ctx, q, m, l[1], room[1], &g.b, &g.rs_b, &g.cs_b, &g.ends_b);
-  if (room[2]) g.c = moth_address(room[2]), g.ldc = padded(l[2], moth_dtype_size[m->dtype]);
+  if (*done) status = pad(ctx, q, m, l[0], scratch[0], &g.a, &g.rs_a, &g.cs_a, &g.ends_a);
+  if (*done && !status)
+    status = pad(ctx, q, m, l[1], scratch[1], &g.b, &g.rs_b, &g.cs_b, &g.ends_b);
+  if (scratch[2]) g.c = moth_address(scratch[2]), g.ldc = padded(l[2], moth_dtype_size[m->dtype]);
   if (*done && !status) status = moth_gemm_run(ctx, &g);
-  if (*done && !status) status = cut(ctx, q, m, l[2], room[2]);
-  for (moth_tensor *r : room) moth_tensor_release(r);
+  if (*done && !status) status = cut(ctx, q, m, l[2], scratch[2]);
+  for (moth_tensor *r : scratch) moth_tensor_release(r);
   return status;
 }

@@ -5,10 +5,10 @@
 #include "../../core/op/grid.h"
 
 #include "../../core/kernel/grid_taps.h"
-#include "lib/keys.cuh"
-#include "lib/pick.cuh"
-#include "lib/runs.cuh"
-#include "lib/walk.cuh"
+#include "lib/sort_keys.cuh"
+#include "lib/selection.cuh"
+#include "lib/equal_runs.cuh"
+#include "lib/strided.cuh"
 
 enum { CHANNELS = 8 }; /* channels of one thread */
 
@@ -23,7 +23,7 @@ template <class T> struct grid_job {
 ** compile-time constants, so that the taps stay in registers. */
 template <class R, int S, int N> struct place {
   int at[S][N];
-  R weight[S][N], slope[S][N];
+  R weight[S][N], derivative[S][N];
 
   /* Calls f(offset, a, b, c) for all elements inside; a is the index along x, b along y, c along z.
   ** 64 taps would not fit in registers: the loop over z is then not unrolled. */
@@ -43,8 +43,8 @@ template <class R, int S, int N> struct place {
   }
   /* The derivative of the weight along a side. */
   __device__ __forceinline__ R lean(int side, int a, int b, int c) const {
-    return (side == 0 ? slope : weight)[0][a] * (side == 1 ? slope : weight)[1][b] *
-           (S == 3 ? (side == 2 ? slope : weight)[S - 1][c] : (R)1);
+    return (side == 0 ? derivative : weight)[0][a] * (side == 1 ? derivative : weight)[1][b] *
+           (S == 3 ? (side == 2 ? derivative : weight)[S - 1][c] : (R)1);
   }
   __device__ __forceinline__ bool inside() const {
     bool all = true;
@@ -59,10 +59,10 @@ template <class R, int S, int N> struct place {
   }
 };
 
-/* The taps of point i, differentiated as j.g.order says; slopes: differentiated once more. */
+/* The taps of point i, differentiated as j.g.order says; derivatives: differentiated once more. */
 template <int S, int N, class T>
 static __device__ __forceinline__ place<real_of<T>, S, N> place_of(const grid_job<T> &j, int64_t i,
-                                                                   bool slopes) {
+                                                                   bool derivatives) {
   place<real_of<T>, S, N> of;
   moth_grid g = j.g;
   g.mode = N == 1 ? MOTH_GRID_NEAREST : N == 2 ? MOTH_GRID_LINEAR : MOTH_GRID_CUBIC;
@@ -78,11 +78,11 @@ static __device__ __forceinline__ place<real_of<T>, S, N> place_of(const grid_jo
       of.at[s][k] = at[k] < 0 ? -1 : (int)(at[k] * stride);
       of.weight[s][k] = (real_of<T>)w[k];
     }
-    if (slopes) {
+    if (derivatives) {
       g.order[s]++;
       moth_grid_side(&g, s, where, at, w);
 #pragma unroll
-      for (int k = 0; k < N; k++) of.slope[s][k] = (real_of<T>)w[k];
+      for (int k = 0; k < N; k++) of.derivative[s][k] = (real_of<T>)w[k];
     }
     stride *= g.size[s];
   }
@@ -145,7 +145,7 @@ static __global__ void list_taps(grid_job<T> j, int64_t first, int64_t some, T *
 
 /* A block stores the taps of WARP points to shared memory; its warps share the channels. */
 template <class T, int S, int N>
-static __global__ void turn_places(grid_job<T> j, const T *x, const T *dy, T *dgrid) {
+static __global__ void transpose_taps(grid_job<T> j, const T *x, const T *dy, T *dgrid) {
   typedef real_of<T> R;
   __shared__ R parts[S][BLOCK];
   const int lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
@@ -264,7 +264,7 @@ MOTH_CUDA(grid_sample_turn) {
                                                                            : BLOCK / WARP;
       return with_counts(j.g, [&](auto sides, auto n) {
         if constexpr (n() > 1)
-          return launch(a->ctx, out[0], turn_places<T, sides(), n()>, grid_for(blocks),
+          return launch(a->ctx, out[0], transpose_taps<T, sides(), n()>, grid_for(blocks),
                         dim3((unsigned)(warps * WARP)), 0, j, data<T>(x), data<T>(dy),
                         data<T>(out[0]));
         else return (int)MOTH_OK;
@@ -281,7 +281,7 @@ MOTH_CUDA(grid_sample_turn) {
 enum { AT_ONCE = 1 << 23 }; /* at most this many taps are sorted at once */
 
 /* `some` points of each sample, from point `first` on; each has `count` taps. */
-template <class T> struct spreading {
+template <class T> struct scatter_job {
   int64_t samples, channels, points, plane;
   int64_t first, some, count;
   bool more; /* add to the values in dx */
@@ -289,11 +289,11 @@ template <class T> struct spreading {
   const uint32_t *from;
   const real_of<T> *weight;
   const T *dy;
-  real_of<T> *part; /* [sample][channel][piece of the sample's list (runs.cuh)] */
+  real_of<T> *part; /* [sample][channel][piece of the sample's list (equal_runs.cuh)] */
 };
 
 /* The sum over a piece of a sample's list, for up to CHANNELS channels. */
-template <class T> struct spread_part {
+template <class T> struct scatter_grad_part {
   typedef real_of<T> R;
   const uint64_t *key;
   const uint32_t *from;
@@ -304,7 +304,7 @@ template <class T> struct spread_part {
   uint32_t count;
   int channels;
 
-  __device__ inline spread_part(const spreading<T> &s, int64_t sample, int64_t c)
+  __device__ inline scatter_grad_part(const scatter_job<T> &s, int64_t sample, int64_t c)
       : taps(s.some * s.count), pieces(all_pieces(taps)), points(s.points),
         count((uint32_t)s.count) {
     const int64_t row = sample * s.channels + c;
@@ -334,11 +334,11 @@ template <class T> struct spread_part {
 
 /* Sums pieces of the lists, from `first` on. */
 template <class T>
-static __global__ void add_pieces(spreading<T> s, int64_t parts, int64_t first, int64_t count) {
+static __global__ void add_pieces(scatter_job<T> s, int64_t parts, int64_t first, int64_t count) {
   typedef real_of<T> R;
   const int64_t i = thread_number(), own = first + i % count, n = i / count / parts;
   if (n >= s.samples) return;
-  spread_part<T> to(s, n, i / count % parts * CHANNELS);
+  scatter_grad_part<T> to(s, n, i / count % parts * CHANNELS);
   const uint64_t *key = to.key, end = (uint64_t)s.plane;
   if (through_piece(own, to.taps,
                     [=](int64_t a, int64_t b) { return key[a] == key[b] && key[a] < end; },
@@ -348,12 +348,12 @@ static __global__ void add_pieces(spreading<T> s, int64_t parts, int64_t first, 
 
 /* Sums the contributions to one element, in order, for some channels. */
 template <class T>
-static __global__ void add_runs(spreading<T> s, int64_t parts, real_of<T> *dx) {
+static __global__ void add_runs(scatter_job<T> s, int64_t parts, real_of<T> *dx) {
   typedef real_of<T> R;
   const int64_t i = thread_number(), n = i / s.plane / parts;
   if (n >= s.samples) return;
   const int64_t element = i % s.plane, c = i / s.plane % parts * CHANNELS;
-  spread_part<T> to(s, n, c);
+  scatter_grad_part<T> to(s, n, c);
   const uint64_t *key = to.key, own = (uint64_t)element;
   dx += (n * s.channels + c) * s.plane + element;
   if (s.more) to.each([&](int k, R &v) { v = dx[k * s.plane]; });
@@ -365,12 +365,12 @@ static __global__ void add_runs(spreading<T> s, int64_t parts, real_of<T> *dx) {
 
 /* j: for the samples in s; their lists are built in the scratch buffer. */
 template <class T>
-static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, spreading<T> s,
-                       const moth_tensor *room, real_of<T> *dx) {
+static int scatter_grad_some(const moth_tensor *near, const grid_job<real_of<T>> &j,
+                             scatter_job<T> s, const moth_tensor *scratch, real_of<T> *dx) {
   typedef real_of<T> R;
   const int64_t n = s.some * s.count, all = s.samples * n;
   const int64_t parts = (s.channels + CHANNELS - 1) / CHANNELS;
-  uint64_t *key[2] = {data<uint64_t>(room), data<uint64_t>(room) + all};
+  uint64_t *key[2] = {data<uint64_t>(scratch), data<uint64_t>(scratch) + all};
   int64_t *starts = (int64_t *)(key[1] + all);
   R *weight = (R *)(starts + radix_counts(s.samples, n) + 1);
   s.part = weight + all;
@@ -396,12 +396,12 @@ static int spread_some(const moth_tensor *near, const grid_job<real_of<T>> &j, s
 
 /* dx: packed, in the type that T is computed in. */
 template <class T>
-static int spread_all(const grid_job<real_of<T>> &j, const moth_tensor *dy, moth_tensor *dx) {
+static int scatter_grad_all(const grid_job<real_of<T>> &j, const moth_tensor *dy, moth_tensor *dx) {
   typedef real_of<T> R;
   const int64_t count = moth_grid_count(&j.g), most = AT_ONCE / count;
   const int64_t some = j.points < most ? j.points : most;
   if (some == 0) {
-    const spreading<T> none = {j.samples, j.channels, 0, j.plane, 0, 0, count, false, NULL, NULL,
+    const scatter_job<T> none = {j.samples, j.channels, 0, j.plane, 0, 0, count, false, NULL, NULL,
                                NULL, NULL, NULL};
     return launch(dx->ctx, dx, add_runs<T>, blocks_for(dx->l.numel), BLOCK, 0, none,
                   (j.channels + CHANNELS - 1) / CHANNELS, data<R>(dx));
@@ -409,21 +409,21 @@ static int spread_all(const grid_job<real_of<T>> &j, const moth_tensor *dy, moth
   const int64_t together = most / some < j.samples ? most / some : j.samples;
   const int64_t taps = together * some * count, counts = radix_counts(together, some * count) + 1;
   const int64_t parts = together * j.channels * all_pieces(some * count);
-  moth_tensor *room =
-      device_room(dx, taps * (24 + (int64_t)sizeof(R)) + counts * 8 + parts * (int64_t)sizeof(R));
-  int status = room ? MOTH_OK : moth_status(dx->ctx);
+  moth_tensor *scratch = device_scratch(
+      dx, taps * (24 + (int64_t)sizeof(R)) + counts * 8 + parts * (int64_t)sizeof(R));
+  int status = scratch ? MOTH_OK : moth_status(dx->ctx);
   for (int64_t n = 0; n < j.samples && !status; n += together)
     for (int64_t p = 0; p < j.points && !status; p += some) {
       const int64_t samples = j.samples - n < together ? j.samples - n : together;
-      const spreading<T> s = {samples, j.channels, j.points, j.plane, p,
+      const scatter_job<T> s = {samples, j.channels, j.points, j.plane, p,
                               j.points - p < some ? j.points - p : some, count, p > 0, NULL, NULL,
                               NULL, data<T>(dy) + n * j.channels * j.points, NULL};
       grid_job<R> part = j;
       part.samples = samples;
       part.grid += n * j.points * j.g.sides;
-      status = spread_some(dx, part, s, room, data<R>(dx) + n * j.channels * j.plane);
+      status = scatter_grad_some(dx, part, s, scratch, data<R>(dx) + n * j.channels * j.plane);
     }
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   return status;
 }
 
@@ -439,7 +439,7 @@ MOTH_CUDA(grid_sample_back) {
   if (!status)
     status = with_float(out[0]->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
-      return spread_all<T>(job_of<real_of<T>>(a, &dx->l, grid), dy, dx);
+      return scatter_grad_all<T>(job_of<real_of<T>>(a, &dx->l, grid), dy, dx);
     });
   if (!status && l.dtype != out[0]->l.dtype) status = moth_copy_into(out[0], dx);
   moth_tensor_release(dx);

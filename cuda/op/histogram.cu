@@ -3,7 +3,7 @@
 ** added in input order. */
 #include "../../core/op/reduce.h"
 
-#include "lib/pick.cuh"
+#include "lib/selection.cuh"
 
 typedef unsigned long long tally;
 
@@ -122,13 +122,13 @@ MOTH_CUDA(histc) {
   moth_tensor *y = out[0];
   int status = histc_ends(a, &lo, &hi);
   if (status) return status;
-  moth_tensor *x = moth_packed(a->input), *room = x ? device_room(y, bins * 8) : NULL;
+  moth_tensor *x = moth_packed(a->input), *scratch = x ? device_scratch(y, bins * 8) : NULL;
   const bool direct = moth_is_float(y->l.dtype);
   moth_layout l = y->l;
   l.dtype = MOTH_F64;
   moth_tensor *work = direct ? y : moth_tensor_new(a->ctx, &l);
-  status = room && work ? MOTH_OK : moth_status(a->ctx);
-  tally *counts = room ? data<tally>(room) : NULL;
+  status = scratch && work ? MOTH_OK : moth_status(a->ctx);
+  tally *counts = scratch ? data<tally>(scratch) : NULL;
   if (!status)
     status = with_numbers(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
@@ -139,7 +139,7 @@ MOTH_CUDA(histc) {
     status = launch(a->ctx, y, give_counts, blocks_for(bins), BLOCK, 0, bins, counts, to);
   if (!status && !direct) status = moth_copy_into(y, work);
   if (!direct) moth_tensor_release(work);
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   moth_tensor_release(x);
   return status;
 }
@@ -154,9 +154,9 @@ static __global__ void count_numbers(int64_t n, int64_t bins, tally *y, const in
 static int bincount_weights(const bincount_args *a, const moth_tensor *list, moth_tensor *y) {
   moth_tensor *w = moth_cast(a->weights, y->l.dtype), *packed = w ? moth_packed(w) : NULL;
   int status = packed ? clear(y) : moth_status(a->ctx);
-  pick p = pick_slices(y, 0, list);
+  selection p = selection_of_slices(y, 0, list);
   p.first = 0; /* the indices count from 0 now, whatever they counted from */
-  if (!status) status = pick_write(p, PICK_ADD, y, packed);
+  if (!status) status = selection_write(p, SELECT_ADD, y, packed);
   moth_tensor_release(packed);
   moth_tensor_release(w);
   return status;

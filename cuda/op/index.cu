@@ -2,8 +2,8 @@
 ** core/op/index.c. Masks have been converted to positions before (core/op/masks.c). */
 #include "../../core/op/index.h"
 
-#include "lib/pick.cuh"
-#include "lib/walk.cuh"
+#include "lib/selection.cuh"
+#include "lib/strided.cuh"
 
 /* -- the meaning of a list of indices -- */
 
@@ -11,7 +11,7 @@ typedef struct plan {
   moth_tensor *at[MOTH_MAX_DIMS]; /* index tensors, not owned */
   int dim[MOTH_MAX_DIMS], n;
   moth_layout picks; /* their shape, broadcast; packed */
-  int whole[MOTH_MAX_DIMS], nwhole, before;
+  int whole[MOTH_MAX_DIMS], nfull, before;
 } plan;
 
 static void broadcast(moth_layout *y, const moth_layout *x) {
@@ -42,8 +42,8 @@ static plan plan_of(const moth_tensors *indices, int ndim, int device) {
     last = d;
   }
   for (int d = 0; d < ndim; d++)
-    if (!replaced[d]) p.whole[p.nwhole++] = d;
-  const bool neighbours = last - first + 1 == ndim - p.nwhole;
+    if (!replaced[d]) p.whole[p.nfull++] = d;
+  const bool neighbours = last - first + 1 == ndim - p.nfull;
   p.before = neighbours && first < ndim ? first : 0;
   p.picks.dtype = MOTH_I64;
   p.picks.device = (uint8_t)device;
@@ -58,7 +58,7 @@ static plan plan_of(const moth_tensors *indices, int ndim, int device) {
 /* -1 stays if an earlier position was out of range. */
 static __global__ void add_offsets(int64_t n, const int64_t *at, int64_t first, int64_t size,
                                    int64_t stride, bool begins, int64_t *offset,
-                                   moth_trouble *t) {
+                                   moth_kernel_error *t) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const int64_t from = position_of(at[i], first, size, size, t);
@@ -80,17 +80,17 @@ static moth_tensor *spread(const plan *p, const moth_tensor *x) {
 /* The strided loops over base, and over values, which are packed in the shape of the selection or
 ** have one element. A single index tensor holds the positions itself; the positions of several are
 ** added. The caller releases *list. */
-static int pick_of(const plan *p, const moth_tensor *base, int64_t unit, pick *k,
+static int selection_of(const plan *p, const moth_tensor *base, int64_t unit, selection *k,
                    moth_tensor **list) {
   moth_ctx *ctx = base->ctx;
   const int64_t size = moth_dtype_size[base->l.dtype], n = p->picks.numel;
   memset(k, 0, sizeof *k);
-  k->ndim = p->nwhole;
+  k->ndim = p->nfull;
   k->before = p->before;
   k->count = n;
   k->limit = 1;
   int64_t step = unit;
-  for (int d = p->nwhole - 1; d >= 0; d--) {
+  for (int d = p->nfull - 1; d >= 0; d--) {
     if (d + 1 == p->before) {
       k->step = step;
       step *= n;
@@ -128,7 +128,7 @@ static int pick_of(const plan *p, const moth_tensor *base, int64_t unit, pick *k
     else if (n)
       status = launch_on(ctx, q, add_offsets, blocks_for(n), BLOCK, 0, n, data<int64_t>(at),
                          p->at[i]->l.index_base, shape, stride, i == 0,
-                         data<int64_t>(*list), q->trouble);
+                         data<int64_t>(*list), q->kernel_error);
     moth_tensor_release(at);
   }
   k->at = *list ? data<int64_t>(*list) : NULL;
@@ -140,14 +140,14 @@ static int pick_of(const plan *p, const moth_tensor *base, int64_t unit, pick *k
 MOTH_CUDA(index) {
   moth_tensor *x = a->input, *list;
   const plan p = plan_of(&a->indices, x->l.ndim, x->l.device);
-  pick k;
-  int status = pick_of(&p, x, moth_dtype_size[x->l.dtype], &k, &list);
-  if (!status) status = pick_read(k, x, out[0]);
+  selection k;
+  int status = selection_of(&p, x, moth_dtype_size[x->l.dtype], &k, &list);
+  if (!status) status = selection_read(k, x, out[0]);
   moth_tensor_release(list);
   return status;
 }
 
-template <class T> static __global__ void fill_where(walk<3> w) {
+template <class T> static __global__ void fill_where(strided<3> w) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
@@ -170,8 +170,8 @@ static int fill_masked(moth_tensor *y, const moth_tensor *x, const moth_tensor *
   seen.l.ndim = y->l.ndim;
   seen.l.numel = y->l.numel;
   const moth_tensor *operands[3] = {y, &seen, one};
-  walk<3> w;
-  walk_over<3>(&w, y->ctx, operands);
+  strided<3> w;
+  strided_over<3>(&w, y->ctx, operands);
   if (!status && w.n)
     status = with_size(y->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
@@ -193,7 +193,7 @@ static moth_tensor *values_for(const plan *p, const moth_tensor *y, int dtype,
   if (values->l.numel != 1) {
     for (int d = 0; d < p->before; d++) l.shape[n++] = y->l.shape[p->whole[d]];
     for (int d = 0; d < p->picks.ndim; d++) l.shape[n++] = p->picks.shape[d];
-    for (int d = p->before; d < p->nwhole; d++) l.shape[n++] = y->l.shape[p->whole[d]];
+    for (int d = p->before; d < p->nfull; d++) l.shape[n++] = y->l.shape[p->whole[d]];
   }
   l.ndim = n;
   moth_tensor one = *values; /* a tensor of one element with dimensions: treat it as 0-d */
@@ -204,16 +204,16 @@ static moth_tensor *values_for(const plan *p, const moth_tensor *y, int dtype,
   return NULL;
 }
 
-static int put_picked(int mode, const moth_tensors *indices, const moth_tensor *x, moth_tensor *y,
+static int put_selected(int mode, const moth_tensors *indices, const moth_tensor *x, moth_tensor *y,
                       const moth_tensor *values) {
   const plan p = plan_of(indices, x->l.ndim, y->l.device);
-  moth_tensor *work = writable(y, x, mode == PICK_ADD), *list = NULL;
+  moth_tensor *work = writable(y, x, mode == SELECT_ADD), *list = NULL;
   moth_tensor *from = work ? values_for(&p, y, work->l.dtype, values) : NULL;
   int status = from ? MOTH_OK : moth_status(y->ctx);
-  pick k;
+  selection k;
   const int64_t unit = from && from->l.ndim ? moth_dtype_size[work->l.dtype] : 0;
-  if (!status) status = pick_of(&p, work, unit, &k, &list);
-  if (!status) status = pick_write(k, mode, work, from);
+  if (!status) status = selection_of(&p, work, unit, &k, &list);
+  if (!status) status = selection_write(k, mode, work, from);
   moth_tensor_release(list);
   moth_tensor_release(from);
   return work ? written_back(work, y, status) : status;
@@ -223,24 +223,25 @@ MOTH_CUDA(index_put) {
   const moth_tensor *first = a->indices.n == 1 ? a->indices.at[0] : NULL;
   if (first && first->l.dtype == MOTH_BOOL)
     return fill_masked(out[0], a->input, first, a->values);
-  return put_picked(a->accumulate ? PICK_ADD : PICK_PUT, &a->indices, a->input, out[0], a->values);
+  return put_selected(a->accumulate ? SELECT_ADD : SELECT_PUT, &a->indices, a->input, out[0],
+                      a->values);
 }
 
 MOTH_CUDA(index_sum) {
   int status = clear(out[0]);
-  return status ? status : put_picked(PICK_ADD, &a->indices, out[0], out[0], a->input);
+  return status ? status : put_selected(SELECT_ADD, &a->indices, out[0], out[0], a->input);
 }
 
 /* -- nonzero -- */
 
 enum { FOUND_EACH = 8, FOUND_TILE = BLOCK * FOUND_EACH };
 
-static __global__ void found_count(int64_t n, const uint8_t *truth, int64_t *count) {
+static __global__ void found_count(int64_t n, const uint8_t *bool8, int64_t *count) {
   const int64_t first = (int64_t)blockIdx.x * FOUND_TILE;
   int all = 0;
   for (int k = 0; k < FOUND_EACH; k++) {
     const int64_t i = first + k * BLOCK + threadIdx.x;
-    all += __syncthreads_count(i < n && truth[i]);
+    all += __syncthreads_count(i < n && bool8[i]);
   }
   if (threadIdx.x == 0) count[blockIdx.x] = all;
 }
@@ -250,8 +251,8 @@ struct sizes {
   int64_t at[MOTH_MAX_DIMS];
 };
 
-static __global__ void found_list(int64_t n, const uint8_t *truth, const int64_t *starts, sizes s,
-                                  int64_t room, int64_t *y) {
+static __global__ void found_list(int64_t n, const uint8_t *bool8, const int64_t *starts, sizes s,
+                                  int64_t capacity, int64_t *y) {
   __shared__ int warp[BLOCK / WARP];
   const int lane = threadIdx.x % WARP, w = threadIdx.x / WARP;
   int64_t at = starts[blockIdx.x];
@@ -259,7 +260,7 @@ static __global__ void found_list(int64_t n, const uint8_t *truth, const int64_t
                  ** block */
   for (int k = 0; k < FOUND_EACH; k++) {
     const int64_t i = (int64_t)blockIdx.x * FOUND_TILE + k * BLOCK + threadIdx.x;
-    const bool here = i < n && truth[i];
+    const bool here = i < n && bool8[i];
     const unsigned votes = __ballot_sync(0xffffffffu, here);
     if (lane == 0) warp[w] = __popc(votes);
     __syncthreads();
@@ -269,7 +270,7 @@ static __global__ void found_list(int64_t n, const uint8_t *truth, const int64_t
       at += warp[j];
     }
     int64_t rest = i;
-    for (int d = s.ndim - 1; here && own < room && d >= 0; d--) {
+    for (int d = s.ndim - 1; here && own < capacity && d >= 0; d--) {
       const int64_t over = rest / s.at[d];
       y[own * s.ndim + d] = rest - over * s.at[d];
       rest = over;

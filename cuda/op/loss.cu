@@ -3,7 +3,7 @@
 #include "../../core/op/loss.h"
 
 #include "lib/softmax.cuh"
-#include "lib/total.cuh"
+#include "lib/sum_f64.cuh"
 
 enum { MEAN, SUM, EACH_CASE }; /* the values of `reduction` in core/kernel/loss.h */
 
@@ -29,16 +29,16 @@ template <class T> struct classes_of {
   quotient_by inner;
   targets_of target;
   const T *weight; /* one for each class, or NULL */
-  moth_trouble *trouble;
+  moth_kernel_error *kernel_error;
 
   /* Tests if case i counts; *class is its target then. */
   __device__ bool counts(int64_t i, int64_t *its) const {
     const int64_t t = target.of(i);
     *its = t;
-    if (target.first && target.at[i] == 0) report(trouble, TROUBLE_ZERO, 0, 0);
+    if (target.first && target.at[i] == 0) report(kernel_error, KERNEL_ERROR_ZERO, 0, 0);
     if (t == ignore) return false;
     if (t >= 0 && t < classes) return true;
-    report(trouble, TROUBLE_CLASS, t, classes);
+    report(kernel_error, KERNEL_ERROR_CLASS, t, classes);
     return false;
   }
   __device__ double weight_of(int64_t c) const { return weight ? (double)get(weight + c) : 1; }
@@ -55,7 +55,7 @@ template <class T>
 static classes_of<T> classes_for(const strips &s, const moth_tensor *target,
                                  const moth_tensor *weight, int64_t ignore, const moth_queue *q) {
   classes_of<T> c = {s.outer * s.inner, s.n, ignore, quotients(s.inner, s.outer * s.inner),
-                     targets_in(target), NULL, q->trouble};
+                     targets_in(target), NULL, q->kernel_error};
   if (weight) c.weight = data<T>(weight);
   return c;
 }
@@ -134,23 +134,23 @@ MOTH_CUDA(nll_loss) {
 template <class T, bool WIDE>
 static __global__ void parts_of_rows(int64_t rows, int64_t n, const T *x, real_of<T> *most,
                                      real_of<T> *rest) {
-  const team me = team_of<WIDE, LUMP<T>>(n);
+  const team me = team_of<WIDE, VEC<T>>(n);
   const bool works = me.row < rows;
   const top<real_of<T>> t =
-    top_of_row<WIDE, LUMP<T>>(me, x + (works ? me.row * n : 0), works ? n : 0);
+    top_of_row<WIDE, VEC<T>>(me, x + (works ? me.row * n : 0), works ? n : 0);
   if (!works || me.lane != 0) return;
   most[me.row] = t.most;
   rest[me.row] = log(t.sum);
 }
 
 template <class T>
-static __global__ void parts_of_lanes(strips s, const T *x, real_of<T> *most, real_of<T> *rest) {
+static __global__ void parts_of_inner(strips s, const T *x, real_of<T> *most, real_of<T> *rest) {
   bool valid;
-  const int64_t at = lane_start(s, &valid);
+  const int64_t at = inner_start(s, &valid);
   top<real_of<T>> t = no_top<real_of<T>>();
   for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y)
     take(&t, get(x + at + i * s.inner));
-  t = join_lane(join_tops<real_of<T>>(), t);
+  t = join_inner(join_tops<real_of<T>>(), t);
   if (!valid || threadIdx.y != 0) return;
   const int64_t across = (s.inner + blockDim.x - 1) / blockDim.x, o = blockIdx.x / across;
   const int64_t to = at - o * (s.n - 1) * s.inner;
@@ -163,13 +163,13 @@ static int parts_run(const strips &s, const moth_tensor *x, moth_tensor *most, m
   return with_float(x->l.dtype, [&](auto type) {
     typedef typename decltype(type)::of T;
     const T *from = data<T>(x);
-    const lane_form f = lanes_for(s);
+    const inner_form f = inner_form_of(s);
     if (s.inner > 1)
-      return launch(x->ctx, x, parts_of_lanes<T>, f.grid, f.block, 0, s, from,
+      return launch(x->ctx, x, parts_of_inner<T>, f.grid, f.block, 0, s, from,
                     data<real_of<T>>(most), data<real_of<T>>(rest));
     const bool wide = s.n > ROW_OF_WARP;
     return launch(x->ctx, x, wide ? parts_of_rows<T, true> : parts_of_rows<T, false>,
-                  teams_for(wide, s.outer, s.n, LUMP<T>), BLOCK, 0, s.outer, s.n, from,
+                  teams_for(wide, s.outer, s.n, VEC<T>), BLOCK, 0, s.outer, s.n, from,
                   data<real_of<T>>(most), data<real_of<T>>(rest));
   });
 }
@@ -287,22 +287,22 @@ static __global__ void back_of_few(class_back<T> b, case_factors<T, U> f, int64_
 /* A vector of scores of adjacent classes, of one case or of two. */
 template <class T>
 static __global__ void back_to_scores(class_back<T> b, int64_t n, quotient_by classes) {
-  enum { EACH = LUMP<T> };
+  enum { EACH = VEC<T> };
   const int64_t at = thread_number() * EACH;
   if (at >= n) return;
   const int64_t i = divide(at, classes), c = at - i * classes.by, left = classes.by - c;
   const bool whole = at + EACH <= n, two = left < EACH && at + left < n;
   const score_back<T> f(b, i), g(b, two ? i + 1 : i);
   const int64_t its = b.target.of(i) - c, others = two ? b.target.of(i + 1) + left : -1;
-  lump<T, EACH> in = {}, out;
-  if (whole && (f.reads || g.reads)) in = *(const lump<T, EACH> *)(const void *)(b.x + at);
+  vec<T, EACH> in = {}, out;
+  if (whole && (f.reads || g.reads)) in = *(const vec<T, EACH> *)(const void *)(b.x + at);
   for (int k = 0; k < EACH && !whole && (f.reads || g.reads); k++)
     if (at + k < n) in.at[k] = b.x[at + k];
   for (int k = 0; k < EACH; k++) {
     const real_of<T> x = get(&in.at[k]);
     put(&out.at[k], k < left ? f(x, its == k) : g(x, others == k));
   }
-  if (whole) write_lump(b.dx + at, out);
+  if (whole) write_vec(b.dx + at, out);
   for (int k = 0; k < EACH && !whole; k++)
     if (at + k < n) b.dx[at + k] = out.at[k];
 }
@@ -318,8 +318,8 @@ static int back_run(const strips &s, const case_factors<T, U> &f, class_back<T> 
   if (f.c.cases <= FEW_CASES && n <= FEW_CASES * CLASSES_OF_THREAD)
     return launch(ctx, dx, back_of_few<T, U>, blocks_for(n), BLOCK, 0, b, f, n, inner, classes);
   const bool mean = f.reduction == MEAN;
-  moth_tensor *total = mean ? device_room(dx, sizeof(double)) : NULL;
-  moth_tensor *factor = device_room(dx, f.c.cases * (int64_t)sizeof(real_of<T>));
+  moth_tensor *total = mean ? device_scratch(dx, sizeof(double)) : NULL;
+  moth_tensor *factor = device_scratch(dx, f.c.cases * (int64_t)sizeof(real_of<T>));
   int status = factor && (total || !mean) ? MOTH_OK : moth_status(ctx);
   const double *by = total ? data<double>(total) : NULL;
   if (!status && total)
@@ -329,8 +329,8 @@ static int back_run(const strips &s, const case_factors<T, U> &f, class_back<T> 
                     data<real_of<T>>(factor));
   if (!status) {
     b.factor = data<real_of<T>>(factor);
-    const bool many = s.inner == 1 && s.n >= LUMP<T> && on_lump(b.x) && on_lump(b.dx);
-    status = many ? launch(ctx, dx, back_to_scores<T>, blocks_for(n, LUMP<T>), BLOCK, 0, b, n,
+    const bool many = s.inner == 1 && s.n >= VEC<T> && on_vec(b.x) && on_vec(b.dx);
+    status = many ? launch(ctx, dx, back_to_scores<T>, blocks_for(n, VEC<T>), BLOCK, 0, b, n,
                            classes)
                   : launch(ctx, dx, back_to_each<T>, blocks_for(n), BLOCK, 0, b, n, inner,
                            classes);

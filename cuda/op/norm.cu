@@ -8,7 +8,7 @@
 
 #include <float.h>
 
-#include "lib/channels.cuh"
+#include "lib/channel_sums.cuh"
 
 /* The parameters of all three; row r has the weights of group r % groups. */
 struct row_form {
@@ -56,7 +56,7 @@ static __device__ inline void weights_at(const row_form &f, int64_t i, const W *
   }
   if (f.inner.by == 1 || f.step) {
     const int64_t at = f.step ? i - divide(i, f.wide) * f.channels : i;
-    const lump<W, EACH> many = *(const lump<W, EACH> *)(const void *)(w + at);
+    const vec<W, EACH> many = *(const vec<W, EACH> *)(const void *)(w + at);
     for (int k = 0; k < EACH; k++) v[k] = get(&many.at[k]);
   } else {
     for (int k = 0; k < EACH; k++) v[k] = get(w + divide(i + k, f.inner));
@@ -68,32 +68,32 @@ static __device__ inline void weights_at(const row_form &f, int64_t i, const W *
 template <class T> constexpr bool is_f32 = sizeof(real_of<T>) == 4 && sizeof(T) == 4;
 
 template <class T, int EACH, class real>
-static __device__ inline void read_lump(const void *at, int64_t i, real *v) {
-  const lump<T, EACH> many = *(const lump<T, EACH> *)(const void *)((const T *)at + i);
+static __device__ inline void read_vec(const void *at, int64_t i, real *v) {
+  const vec<T, EACH> many = *(const vec<T, EACH> *)(const void *)((const T *)at + i);
   for (int k = 0; k < EACH; k++) v[k] = get(&many.at[k]);
 }
 
 template <class T, int EACH, class real>
 static __device__ inline void read_any(const void *at, int dtype, int64_t i, real *v) {
   if constexpr (is_f32<T>) {
-    if (dtype == MOTH_BF16) return read_lump<bf16, EACH>(at, i, v);
-    if (dtype == MOTH_F16) return read_lump<f16, EACH>(at, i, v);
+    if (dtype == MOTH_BF16) return read_vec<bf16, EACH>(at, i, v);
+    if (dtype == MOTH_F16) return read_vec<f16, EACH>(at, i, v);
   }
-  read_lump<T, EACH>(at, i, v);
+  read_vec<T, EACH>(at, i, v);
 }
 
 template <class T, int EACH>
 static __device__ inline void write_half(void *at, int64_t i, const float *v) {
-  lump<T, EACH> many;
+  vec<T, EACH> many;
   for (int k = 0; k < EACH; k++) put(&many.at[k], v[k]);
-  write_lump((T *)at + i, many);
+  write_vec((T *)at + i, many);
 }
 
 /* A second result in a half type, if it is requested. */
 struct half_result {
   void *at; /* or NULL */
   int dtype;
-  template <int EACH> __device__ void put_lump(int64_t i, const float *v) const {
+  template <int EACH> __device__ void put_vec(int64_t i, const float *v) const {
     if (!at) return;
     if (dtype == MOTH_BF16) write_half<bf16, EACH>(at, i, v);
     else write_half<f16, EACH>(at, i, v);
@@ -115,7 +115,7 @@ static __device__ inline sums_of<real_of<T>> own_sums(const team &me, const row_
   typedef real_of<T> R;
   sums_of<R> s = {0, 0};
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + place_of(f, i));
+    const vec<T, EACH> in = *(const vec<T, EACH> *)(const void *)(x + place_of(f, i));
     sums_of<R> own = {0, 0};
     for (int k = 0; k < EACH; k++) {
       const R d = get(&in.at[k]) - m;
@@ -173,16 +173,16 @@ template <class T, bool WIDE, int EACH> static __global__ void norm_rows(row_nor
   }
   const R mean = near + off;
   for (int64_t i = (int64_t)me.lane * EACH; i < n; i += (int64_t)me.size * EACH) {
-    const lump<T, EACH> in = *(const lump<T, EACH> *)(const void *)(x + place_of(p.f, i));
-    lump<T, EACH> out;
+    const vec<T, EACH> in = *(const vec<T, EACH> *)(const void *)(x + place_of(p.f, i));
+    vec<T, EACH> out;
     R w[EACH], b[EACH];
     weights_at<EACH>(p.f, i, weight, (R)1, w);
     weights_at<EACH>(p.f, i, bias, (R)0, b);
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], (get(&in.at[k]) - mean) * rstd * w[k] + b[k]);
     const int64_t at = start + place_of(p.f, i);
-    if (p.y) write_lump(p.y + at, out);
-    if constexpr (is_f32<T>) p.half_copy.template put_lump<EACH>(at, out.at);
+    if (p.y) write_vec(p.y + at, out);
+    if constexpr (is_f32<T>) p.half_copy.template put_vec<EACH>(at, out.at);
   }
   if (!works || me.lane != 0) return;
   if (p.mean) p.mean[row] = mean;
@@ -208,9 +208,9 @@ static int rows_run(const moth_tensor *input, const moth_tensor *weight, const m
       const row_norm<T> p = {f, share_of<R>(f), (R)eps, data<T>(x), w ? data<T>(w) : NULL,
                              b ? data<T>(b) : NULL, out == half_copy ? NULL : data<T>(out),
                              mean ? data<R>(mean) : NULL, data<R>(rstd), half_of(half_copy)};
-      const bool many = run_of(f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.y) &&
-                        on_lump(p.weight) && on_lump(p.bias) && on_lump(p.half_copy.at);
-      return many ? norm_launch<T, LUMP<T>>(out, p) : norm_launch<T, 1>(out, p);
+      const bool many = run_of(f) % VEC<T> == 0 && on_vec(p.x) && on_vec(p.y) &&
+                        on_vec(p.weight) && on_vec(p.bias) && on_vec(p.half_copy.at);
+      return many ? norm_launch<T, VEC<T>>(out, p) : norm_launch<T, 1>(out, p);
     });
   moth_tensor_release(x);
   moth_tensor_release(w);
@@ -265,7 +265,7 @@ template <class T> struct row_back {
 
 template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_back<T> p) {
   typedef real_of<T> R;
-  typedef lump<T, EACH> many;
+  typedef vec<T, EACH> many;
   const team me = team_of<WIDE, EACH>(p.f.n);
   const bool works = me.row < p.f.rows;
   const int64_t row = works ? me.row : 0, last = works ? p.f.n : 0, at = row_start(p.f, row);
@@ -299,11 +299,11 @@ template <class T, bool WIDE, int EACH> static __global__ void back_rows(row_bac
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], dy[k] * w[k] * rstd + (get(&x.at[k]) - mean) * rstd * along + even);
     if (p.sum) {
-      read_lump<T, EACH>(p.sum, from, sum);
+      read_vec<T, EACH>(p.sum, from, sum);
       for (int k = 0; k < EACH; k++) put(&out.at[k], sum[k] + get(&out.at[k]));
     }
-    write_lump(p.dx + from, out);
-    if constexpr (is_f32<T>) p.half_copy.template put_lump<EACH>(from, out.at);
+    write_vec(p.dx + from, out);
+    if constexpr (is_f32<T>) p.half_copy.template put_vec<EACH>(from, out.at);
   }
 }
 
@@ -323,16 +323,16 @@ template <class T, class D> struct affine_sums {
   int64_t groups;
   quotient_by channels;
   template <int EACH> struct both {
-    lump<T, EACH> x;
-    lump<D, EACH> dy;
+    vec<T, EACH> x;
+    vec<D, EACH> dy;
     real mean, rstd;
   };
   __device__ int64_t of(int64_t c, int64_t) const { return divide(c, channels); }
   template <int EACH>
   __device__ both<EACH> load(int64_t group, int64_t sample, int64_t at) const {
     const int64_t row = sample * groups + group;
-    return both<EACH>{*(const lump<T, EACH> *)(const void *)(x + at),
-                      *(const lump<D, EACH> *)(const void *)(dy + at), mean ? mean[row] : 0,
+    return both<EACH>{*(const vec<T, EACH> *)(const void *)(x + at),
+                      *(const vec<D, EACH> *)(const void *)(dy + at), mean ? mean[row] : 0,
                       rstd[row]};
   }
   template <int EACH>
@@ -361,7 +361,7 @@ template <class T, class D> static int affine_run(const row_back<T> &p, moth_ten
                                  quotients(p.f.channels, weights)};
   const bool alike = f.inner.by > 1 || p.f.channels % HANDFUL<T> == 0;
   moth_tensor *parts = channel_sums<HANDFUL<T>>(out[0], &f, job,
-                                                alike && on_lump(p.x) && on_lump(p.dy));
+                                                alike && on_vec(p.x) && on_vec(p.dy));
   if (!parts) return moth_status(out[0]->ctx);
   int status = launch(out[0]->ctx, out[0], put_affine<T>, blocks_for(weights * WARP), BLOCK, 0, f,
                       data<sums_of<double>>(parts), data<T>(out[1]), data<T>(out[2]));
@@ -391,11 +391,11 @@ static int back_typed(const row_norm_back_args *a, moth_tensor *const *t, moth_t
                          t[SUM] ? data<T>(t[SUM]) : NULL, half_of(out[3]),
                          t[WEIGHT] ? data<R>(t[WEIGHT]) : NULL, t[MEAN] ? data<R>(t[MEAN]) : NULL,
                          data<R>(t[RSTD]), data<T>(out[0])};
-  const bool many = run_of(p.f) % LUMP<T> == 0 && on_lump(p.x) && on_lump(p.dy) &&
-                    on_lump(p.sum) && on_lump(p.dx) && on_lump(p.half_copy.at) &&
-                    on_lump(p.weight, sizeof(R) * LUMP<T>);
+  const bool many = run_of(p.f) % VEC<T> == 0 && on_vec(p.x) && on_vec(p.dy) &&
+                    on_vec(p.sum) && on_vec(p.dx) && on_vec(p.half_copy.at) &&
+                    on_vec(p.weight, sizeof(R) * VEC<T>);
   int status = MOTH_OK;
-  if (rows) status = many ? back_launch<T, LUMP<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
+  if (rows) status = many ? back_launch<T, VEC<T>>(out[0], p) : back_launch<T, 1>(out[0], p);
   return status ? status : affine_by_dy(p, out);
 }
 

@@ -56,14 +56,14 @@ static_assert(sizeof(step_table) + sizeof(step_numbers<double>) <= 4096, "a kern
 template <int RULE, class T, class S, int EACH>
 static __device__ inline void step_at(const step_word *at, int operands, int64_t i,
                                       const step_numbers<real_of<T>> &s) {
-  lump<T, EACH> x[2];
-  lump<S, EACH> own[MOST];
+  vec<T, EACH> x[2];
+  vec<S, EACH> own[MOST];
 #pragma unroll
   for (int k = 0; k < 2; k++)
-    x[k] = *(const lump<T, EACH> *)(const void *)((const T *)at[k].at + i);
+    x[k] = *(const vec<T, EACH> *)(const void *)((const T *)at[k].at + i);
 #pragma unroll
   for (int k = 2; k < MOST; k++)
-    if (k < operands) own[k] = *(const lump<S, EACH> *)(const void *)((const S *)at[k].at + i);
+    if (k < operands) own[k] = *(const vec<S, EACH> *)(const void *)((const S *)at[k].at + i);
 #pragma unroll
   for (int j = 0; j < EACH; j++) {
     real_of<T> v[MOST] = {get(&x[0].at[j]), get(&x[1].at[j])};
@@ -76,15 +76,15 @@ static __device__ inline void step_at(const step_word *at, int operands, int64_t
     for (int k = 2; k < MOST; k++)
       if (k < operands) put(&own[k].at[j], v[k]);
   }
-  write_lump((T *)at[0].at + i, x[0]);
+  write_vec((T *)at[0].at + i, x[0]);
 #pragma unroll
   for (int k = 2; k < MOST; k++)
-    if (k < operands) write_lump((S *)at[k].at + i, own[k]);
+    if (k < operands) write_vec((S *)at[k].at + i, own[k]);
 }
 
 template <int RULE, class T, class S>
 static __global__ void step_chunks(step_table t, step_numbers<real_of<T>> s) {
-  enum { MANY = LUMP<S> < LUMP<T> ? LUMP<S> : LUMP<T> };
+  enum { EACH_VEC = VEC<S> < VEC<T> ? VEC<S> : VEC<T> };
   const int operands = t.operands;
   int low = 0, high = t.count - 1;
   while (low < high) { /* find the tensor of this chunk */
@@ -97,11 +97,11 @@ static __global__ void step_chunks(step_table t, step_numbers<real_of<T>> s) {
   const int64_t n = t.of(low)[NUMEL].n, end = n < (chunk + 1) * CHUNK ? n : (chunk + 1) * CHUNK;
   bool whole = true;
   for (int k = 0; k < operands; k++) whole = whole && (uintptr_t)at[k].at % 16 == 0;
-  for (int64_t i = chunk * CHUNK + threadIdx.x * MANY; i < end; i += BLOCK * MANY) {
-    if (whole && i + MANY <= end) {
-      step_at<RULE, T, S, MANY>(at, operands, i, s);
+  for (int64_t i = chunk * CHUNK + threadIdx.x * EACH_VEC; i < end; i += BLOCK * EACH_VEC) {
+    if (whole && i + EACH_VEC <= end) {
+      step_at<RULE, T, S, EACH_VEC>(at, operands, i, s);
     } else {
-      for (int64_t j = i; j < i + MANY && j < end; j++)
+      for (int64_t j = i; j < i + EACH_VEC && j < end; j++)
         step_at<RULE, T, S, 1>(at, operands, j, s);
     }
   }
@@ -119,7 +119,7 @@ static int step_launch(const moth_tensor *near, const step_table &t, const moth_
   case rule:                                                                                  \
     if constexpr (fewest > 2 && sizeof(S) == 2)                                               \
       return moth_fail(near->ctx, MOTH_E_DTYPE, NULL,                                         \
-                       "half-precision parameters need a state of f32");                      \
+                       "half-precision parameters need a state in f32");                      \
     else                                                                                      \
       return launch(near->ctx, near, step_chunks<rule, T, S>, grid, BLOCK, 0, t, s);
   switch (how->how->rule) {

@@ -4,7 +4,7 @@
 ** memory order. */
 #include "../../core/op/pad.h"
 
-#include "lib/walk.cuh"
+#include "lib/strided.cuh"
 
 enum { CONSTANT, REFLECT, REPLICATE, CIRCULAR };
 

@@ -3,7 +3,7 @@
 #include "../../core/op/pointloss.h"
 
 #include "lib/elementwise.cuh"
-#include "lib/total.cuh"
+#include "lib/sum_f64.cuh"
 
 enum { MEAN, SUM, EACH_PAIR, BATCH_MEAN }; /* the values of `reduction` in core/op/pointloss.c */
 
@@ -37,21 +37,21 @@ template <class Pair, class T, int EACH> struct pair_losses {
   double a, divisor;
   const T *x, *t;
   T *y;
-  moth_trouble *trouble; /* for losses that need x from 0 to 1, else NULL */
+  moth_kernel_error *kernel_error; /* for losses that need x from 0 to 1, else NULL */
 
   __device__ sums_of<double> term(int64_t i) const {
-    const lump<T, EACH> p = ((const lump<T, EACH> *)(const void *)x)[i];
-    const lump<T, EACH> q = ((const lump<T, EACH> *)(const void *)t)[i];
-    lump<T, EACH> losses;
+    const vec<T, EACH> p = ((const vec<T, EACH> *)(const void *)x)[i];
+    const vec<T, EACH> q = ((const vec<T, EACH> *)(const void *)t)[i];
+    vec<T, EACH> losses;
     double sum = 0;
     for (int k = 0; k < EACH; k++) {
       const real_of<T> v = get(&p.at[k]);
-      if (trouble && !(v >= 0 && v <= 1)) report(trouble, TROUBLE_DOMAIN, 0, 0);
+      if (kernel_error && !(v >= 0 && v <= 1)) report(kernel_error, KERNEL_ERROR_DOMAIN, 0, 0);
       const real_of<T> loss = Pair::loss(v, get(&q.at[k]), (real_of<T>)a);
       put(&losses.at[k], loss);
       sum += (double)loss;
     }
-    if (reduction == EACH_PAIR) write_lump(y + i * EACH, losses);
+    if (reduction == EACH_PAIR) write_vec(y + i * EACH, losses);
     return sums_of<double>{sum, 0};
   }
   __device__ void finish(sums_of<double> s) const {
@@ -67,10 +67,10 @@ template <class Pair, class T, int EACH> struct pair_losses {
 
 template <class Pair, class T, int EACH>
 static int run_pairs(const moth_tensor *x, const moth_tensor *t, double a, double divisor,
-                     int64_t reduction, moth_trouble *trouble, moth_tensor *out) {
+                     int64_t reduction, moth_kernel_error *kernel_error, moth_tensor *out) {
   const int64_t n = x->l.numel;
   const pair_losses<Pair, T, EACH> job = {(int)reduction, n,          a,           divisor,
-                                          data<T>(x),     data<T>(t), data<T>(out), trouble};
+                                          data<T>(x),     data<T>(t), data<T>(out), kernel_error};
   return run_total(out, n / EACH, job);
 }
 
@@ -80,15 +80,15 @@ static int pair_run(const moth_tensor *input, const moth_tensor *target, double 
   const moth_queue *q = moth_queue_of(out->ctx, out->l.device);
   moth_tensor *x = moth_packed(input), *t = moth_packed(target);
   int status = q && x && t ? MOTH_OK : moth_status(out->ctx);
-  moth_trouble *trouble = chances && q ? q->trouble : NULL;
+  moth_kernel_error *kernel_error = chances && q ? q->kernel_error : NULL;
   if (!status)
     status = with_float(out->l.dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       const T *y = reduction == EACH_PAIR ? data<T>(out) : NULL;
-      const bool whole = x->l.numel % LUMP<T> == 0 && on_lump(data<T>(x)) &&
-                         on_lump(data<T>(t)) && on_lump(y);
-      return whole ? run_pairs<Pair, T, LUMP<T>>(x, t, a, divisor, reduction, trouble, out)
-                   : run_pairs<Pair, T, 1>(x, t, a, divisor, reduction, trouble, out);
+      const bool whole = x->l.numel % VEC<T> == 0 && on_vec(data<T>(x)) &&
+                         on_vec(data<T>(t)) && on_vec(y);
+      return whole ? run_pairs<Pair, T, VEC<T>>(x, t, a, divisor, reduction, kernel_error, out)
+                   : run_pairs<Pair, T, 1>(x, t, a, divisor, reduction, kernel_error, out);
     });
   moth_tensor_release(x);
   moth_tensor_release(t);

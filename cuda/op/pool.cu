@@ -2,7 +2,7 @@
 ** repeat. */
 #include "../../core/op/pool.h"
 
-#include "lib/pick.cuh"
+#include "lib/selection.cuh"
 #include "lib/window.cuh"
 
 struct pooling {
@@ -31,12 +31,12 @@ static int pooling_of(pooling *p, const moth_layout *image, const moth_layout *s
 }
 
 /* The position of result i of the kernel; returns the offset of element 0 of the plane it belongs
-** to. A plane has `room` elements. */
-static __device__ inline int64_t place_at(const pooling &p, int64_t i, const int *room, int *y,
+** to. A plane has `size` rows and columns. */
+static __device__ inline int64_t place_at(const pooling &p, int64_t i, const int *size, int *y,
                                           int *x) {
   int64_t channel, plane;
   cell_of(p.at, pixel_of(p.c, i, &channel), &plane, y, x);
-  return plane * room[0] * room[1] * p.c.each.by + channel;
+  return plane * size[0] * size[1] * p.c.each.by + channel;
 }
 
 /* The windows first..last-1 of an axis that contain element i. */
@@ -100,34 +100,34 @@ struct places {
   int64_t n;                /* number of positions */
   int64_t all;              /* elements of all planes */
   quotient_by each;         /* positions in a plane */
-  int64_t room;             /* elements of a plane */
+  int64_t elements;             /* elements of a plane */
   channels c;
 };
 
-static places places_of(const moth_layout *positions, int64_t room, bool channels_last) {
+static places places_of(const moth_layout *positions, int64_t elements, bool channels_last) {
   const int high = positions->ndim - 2;
   const int64_t each = positions->shape[high] * positions->shape[high + 1];
   const channels c = channels_of(positions, channels_last);
-  return places{positions->numel, planes_of(positions, c) * c.each.by * room,
-                quotients(each, positions->numel), room, c};
+  return places{positions->numel, planes_of(positions, c) * c.each.by * elements,
+                quotients(each, positions->numel), elements, c};
 }
 
 /* The element that position i names, or -1. */
 static __device__ inline int64_t place_of(const places &p, const int64_t *index, int64_t i,
-                                          moth_trouble *trouble) {
+                                          moth_kernel_error *kernel_error) {
   const int64_t at = index[i];
   int64_t channel;
   const int64_t plane = divide(pixel_of(p.c, i, &channel), p.each);
-  if (at >= 0 && at < p.room) return (plane * p.room + at) * p.c.each.by + channel;
-  if (at != -1) report(trouble, TROUBLE_INDEX, at, p.room);
+  if (at >= 0 && at < p.elements) return (plane * p.elements + at) * p.c.each.by + channel;
+  if (at != -1) report(kernel_error, KERNEL_ERROR_INDEX, at, p.elements);
   return -1;
 }
 
 static __global__ void place_keys(places p, const int64_t *index, int64_t *key,
-                                  moth_trouble *trouble) {
+                                  moth_kernel_error *kernel_error) {
   const int64_t i = thread_number();
   if (i >= p.n) return;
-  const int64_t at = place_of(p, index, i, trouble);
+  const int64_t at = place_of(p, index, i, kernel_error);
   key[i] = at < 0 ? p.all : at;
 }
 
@@ -188,13 +188,13 @@ static int add_places(const places &p, const moth_tensor *index, moth_tensor *to
   moth_tensor *keys = list_new(to, p.n);
   int status = q && work && values && keys ? clear(work) : moth_status(to->ctx);
   if (!status && p.n) {
-    pick k = pick_slices(work, 0, keys);
+    selection k = selection_of_slices(work, 0, keys);
     k.limit = p.all + 1;
     k.skips = true;
     k.skip = p.all;
     status = launch_on(to->ctx, q, place_keys, blocks_for(p.n), BLOCK, 0, p, data<int64_t>(index),
-                       data<int64_t>(keys), q->trouble);
-    if (!status) status = pick_write(k, PICK_ADD, work, values);
+                       data<int64_t>(keys), q->kernel_error);
+    if (!status) status = selection_write(k, SELECT_ADD, work, values);
   }
   if (!status && !direct) status = moth_copy_into(to, work);
   moth_tensor_release(keys);
@@ -226,10 +226,10 @@ MOTH_CUDA(max_pool2d_back) {
 
 template <class T>
 static __global__ void values_at(places p, const T *x, const int64_t *index, T *y,
-                            moth_trouble *trouble) {
+                            moth_kernel_error *kernel_error) {
   const int64_t i = thread_number();
   if (i >= p.n) return;
-  const int64_t at = place_of(p, index, i, trouble);
+  const int64_t at = place_of(p, index, i, kernel_error);
   if (at < 0) put(y + i, 0);
   else y[i] = x[at];
 }
@@ -237,8 +237,8 @@ static __global__ void values_at(places p, const T *x, const int64_t *index, T *
 MOTH_CUDA(max_pool2d_pick) {
   const moth_layout *l = &a->input->l;
   const bool channels_last = goes_channels_last(a->input, out[0]);
-  const int64_t room = l->shape[l->ndim - 2] * l->shape[l->ndim - 1];
-  const places p = places_of(&a->indices->l, room, channels_last);
+  const int64_t elements = l->shape[l->ndim - 2] * l->shape[l->ndim - 1];
+  const places p = places_of(&a->indices->l, elements, channels_last);
   if (p.n == 0) return MOTH_OK;
   const moth_queue *q = moth_queue_of(a->ctx, out[0]->l.device);
   moth_tensor *x = moth_packed_as(a->input, channels_last);
@@ -248,7 +248,7 @@ MOTH_CUDA(max_pool2d_pick) {
     status = with_float(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
       return launch_on(a->ctx, q, values_at<T>, blocks_for(p.n), BLOCK, 0, p, data<T>(x),
-                       data<int64_t>(index), data<T>(out[0]), q->trouble);
+                       data<int64_t>(index), data<T>(out[0]), q->kernel_error);
     });
   moth_tensor_release(x);
   moth_tensor_release(index);
@@ -266,8 +266,8 @@ static __device__ inline int64_t divisor_of(const pooling &p, int oy, int ox, co
     if (first[i] >= last[i]) return 0;
     const int start = at[i] * p.w.stride[i] - p.w.padding[i];
     /* The padding at the end counts; elements beyond it do not. */
-    const int room = p.w.in[i] + p.w.padding[i] - start;
-    n *= !p.count_padding ? last[i] - first[i] : room < p.w.kernel[i] ? room : p.w.kernel[i];
+    const int rest = p.w.in[i] + p.w.padding[i] - start;
+    n *= !p.count_padding ? last[i] - first[i] : rest < p.w.kernel[i] ? rest : p.w.kernel[i];
   }
   return p.divisor ? p.divisor : n;
 }

@@ -1,13 +1,14 @@
 /* position.cu -- converts positions that count from 1 to positions that count from 0, and back. */
 #include "../../core/op/position.h"
 
-#include "lib/numbers.cuh"
+#include "lib/dtypes.cuh"
 
-static __global__ void shift_down(int64_t n, const int64_t *from, int64_t *to, moth_trouble *t) {
+static __global__ void shift_down(int64_t n, const int64_t *from, int64_t *to,
+                                  moth_kernel_error *t) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const int64_t v = from[i];
-  if (v == 0) report(t, TROUBLE_ZERO, 0, 0);
+  if (v == 0) report(t, KERNEL_ERROR_ZERO, 0, 0);
   to[i] = v > 0 ? v - 1 : v;
 }
 
@@ -24,7 +25,7 @@ MOTH_CUDA(to_index) {
   moth_tensor *packed = x->l.dtype == MOTH_I64 ? moth_packed(x) : moth_cast(x, MOTH_I64);
   if (!packed) return moth_status(a->ctx);
   int status = n ? launch_on(a->ctx, q, shift_down, blocks_for(n), BLOCK, 0, n,
-                             data<int64_t>(packed), data<int64_t>(out[0]), q->trouble)
+                             data<int64_t>(packed), data<int64_t>(out[0]), q->kernel_error)
                  : MOTH_OK;
   moth_tensor_release(packed);
   return status;

@@ -6,7 +6,7 @@
 ** its right, and at the end to Q. */
 #include "../../core/op/factor.h"
 
-#include "lib/matrices.cuh"
+#include "lib/linalg.cuh"
 
 enum { REDUCED, COMPLETE, NO_Q };
 
@@ -232,17 +232,18 @@ MOTH_CUDA(linalg_qr) {
     const moth_queue *q = moth_queue_of(a->ctx, l.device);
     if (p.m <= TILE && p.n <= TILE)
       return launch_on(a->ctx, q, qr_small<T>, grid_for(p.count), BLOCK, 0, p);
-    moth_tensor *room = q ? room_of(a->ctx, l.device, l.dtype, p.count * (p.m * p.n + p.k)) : NULL;
-    moth_tensor *codes = room ? room_of(a->ctx, l.device, MOTH_I32, p.count) : NULL;
+    moth_tensor *scratch =
+        q ? scratch_of(a->ctx, l.device, l.dtype, p.count * (p.m * p.n + p.k)) : NULL;
+    moth_tensor *codes = scratch ? scratch_of(a->ctx, l.device, MOTH_I32, p.count) : NULL;
     int status = moth_status(a->ctx);
     if (codes) {
-      p.y = data<T>(room);
+      p.y = data<T>(scratch);
       p.tau = p.y + p.count * p.m * p.n;
       p.codes = data<int32_t>(codes);
       status = qr_large(a->ctx, q, p);
     }
     moth_tensor_release(codes);
-    moth_tensor_release(room);
+    moth_tensor_release(scratch);
     return status;
   });
 }

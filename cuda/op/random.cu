@@ -16,7 +16,7 @@ HD void trial_words(uint64_t seed, uint64_t block, uint32_t turn, uint32_t *out)
 #include <float.h>
 
 #include "../../core/kernel/random/rejection.h"
-#include "lib/sort.cuh"
+#include "lib/sort_rows.cuh"
 
 /* -- distributions: functors that make `values` numbers from a block of words -- */
 
@@ -75,7 +75,7 @@ struct normal_f64 {
   }
 };
 
-struct whole_numbers { /* count 0: the full range of int64 */
+struct uniform_integers { /* count 0: the full range of int64 */
   typedef int64_t value;
   enum { values = 2 };
   static constexpr fills dtypes = ANY;
@@ -110,10 +110,10 @@ static __global__ void fill_from(Maker m, stream s, int64_t n, T *y) {
   typename Maker::value v[Maker::values];
   if (first >= n) return;
   m.make(philox(s, (uint64_t)block), v);
-  lump<T, Maker::values> out;
+  vec<T, Maker::values> out;
   for (int k = 0; k < Maker::values; k++) convert_to(&out.at[k], v[k]);
   if (first + Maker::values <= n && (uintptr_t)y % sizeof out == 0) {
-    write_lump(y + first, out);
+    write_vec(y + first, out);
     return;
   }
   for (int k = 0; k < Maker::values; k++)
@@ -178,16 +178,16 @@ MOTH_CUDA(normal_) { return fill_normal(a->generator, out[0], a->std, a->mean); 
 
 /* -- integers -- */
 
-static int fill_whole(moth_tensor *generator, moth_tensor *to, int64_t low, uint64_t count) {
+static int fill_integers(moth_tensor *generator, moth_tensor *to, int64_t low, uint64_t count) {
   return fill_target(to, [&](moth_tensor *y) {
-    return fill_packed(whole_numbers{low, count}, generator, y->l.numel, y);
+    return fill_packed(uniform_integers{low, count}, generator, y->l.numel, y);
   });
 }
 
 /* only `low` is given and is the upper bound; shape rules have checked both */
 static int fill_range(moth_tensor *generator, moth_tensor *y, int64_t low, int64_t high) {
   if (high == MOTH_NO_INT) high = low, low = 0;
-  return fill_whole(generator, y, low, (uint64_t)high - (uint64_t)low);
+  return fill_integers(generator, y, low, (uint64_t)high - (uint64_t)low);
 }
 
 MOTH_CUDA(randint) { return fill_range(a->generator, out[0], a->low, a->high); }
@@ -198,7 +198,7 @@ MOTH_CUDA(random_) {
   static const uint8_t bits[MOTH_DTYPES] = {1, 8, 7, 15, 31, 63, 11, 8, 24, 53};
   const int dtype = out[0]->l.dtype;
   if (a->from == MOTH_NO_INT && a->to == MOTH_NO_INT)
-    return fill_whole(a->generator, out[0], 0,
+    return fill_integers(a->generator, out[0], 0,
                       ((uint64_t)1 << bits[dtype]) + (dtype >= MOTH_F16));
   if (a->from == MOTH_NO_INT) return fill_range(a->generator, out[0], 0, a->to);
   return fill_range(a->generator, out[0], a->from, a->to);
@@ -221,14 +221,14 @@ MOTH_CUDA(geometric_) {
 /* -- bernoulli: 1 if a word, as a number in [0, 1), is below the probability -- */
 
 template <class P, class T>
-static __global__ void draw_truth(stream s, int64_t n, const P *p, double one_p,
-                                  moth_trouble *trouble, T *y) {
+static __global__ void draw_bools(stream s, int64_t n, const P *p, double one_p,
+                                  moth_kernel_error *kernel_error, T *y) {
   const int64_t block = thread_number(), first = block * 4;
   if (first >= n) return;
   const words w = philox(s, (uint64_t)block);
   for (int k = 0; k < 4 && first + k < n; k++) {
     const double chance = p ? (double)get(p + first + k) : one_p;
-    if (!(chance >= 0 && chance <= 1)) report(trouble, TROUBLE_DOMAIN, 0, 0);
+    if (!(chance >= 0 && chance <= 1)) report(kernel_error, KERNEL_ERROR_DOMAIN, 0, 0);
     convert_to(y + first + k, (uint8_t)((double)w.at[k] * 0x1p-32 < chance));
   }
 }
@@ -238,8 +238,8 @@ static int draw_chances(stream s, const P *p, double one_p, moth_tensor *y) {
   const int64_t n = y->l.numel;
   const moth_queue *q = moth_queue_of(y->ctx, y->l.device);
   if (n == 0 || !q) return q ? MOTH_OK : moth_status(y->ctx);
-  return launch_on(y->ctx, q, draw_truth<P, T>, blocks_for(n, 4), BLOCK, 0, s, n, p, one_p,
-                   q->trouble, data<T>(y));
+  return launch_on(y->ctx, q, draw_bools<P, T>, blocks_for(n, 4), BLOCK, 0, s, n, p, one_p,
+                   q->kernel_error, data<T>(y));
 }
 
 MOTH_CUDA(bernoulli_) {
@@ -270,12 +270,13 @@ MOTH_CUDA(bernoulli) {
 
 template <class T>
 static __global__ void draw_by_trial(int which, stream s, int64_t n, const double *p,
-                                     const double *q, double least, moth_trouble *trouble, T *y) {
+                                     const double *q, double least, moth_kernel_error *kernel_error,
+                                     T *y) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const double v = moth_draw_by_trial(which, s.seed, s.block + (uint64_t)i, p[i], q ? q[i] : 0,
                                       least);
-  if (v != v) report(trouble, TROUBLE_DOMAIN, 0, 0);
+  if (v != v) report(kernel_error, KERNEL_ERROR_DOMAIN, 0, 0);
   convert_to(y + i, v);
 }
 
@@ -299,7 +300,7 @@ static int draw_trials(int which, moth_tensor *a, moth_tensor *b, moth_tensor *g
     status = with_float(dtype, [&](auto type) {
       typedef typename decltype(type)::of T;
       return launch_on(y->ctx, queue, draw_by_trial<T>, blocks_for(n), BLOCK, 0, which, s, n,
-                       data<double>(p), q ? data<double>(q) : NULL, least, queue->trouble,
+                       data<double>(p), q ? data<double>(q) : NULL, least, queue->kernel_error,
                        data<T>(y));
     });
   moth_tensor_release(p);
@@ -321,15 +322,15 @@ MOTH_CUDA(binomial_of) {
 
 /* Reports invalid weights, and rows with fewer nonzero weights than samples. */
 static __global__ void check_weights(int64_t n, int64_t wanted, const double *w,
-                                     moth_trouble *trouble) {
+                                     moth_kernel_error *kernel_error) {
   int64_t some = 0;
   w += blockIdx.x * n;
   for (int64_t i = threadIdx.x; i < n; i += BLOCK) {
-    if (!(w[i] >= 0) || w[i] - w[i] != 0) report(trouble, TROUBLE_DOMAIN, 0, 0);
+    if (!(w[i] >= 0) || w[i] - w[i] != 0) report(kernel_error, KERNEL_ERROR_DOMAIN, 0, 0);
     some += w[i] > 0;
   }
   some = join_block(adds<int64_t>(), some);
-  if (threadIdx.x == 0 && some < wanted) report(trouble, TROUBLE_DOMAIN, 0, 0);
+  if (threadIdx.x == 0 && some < wanted) report(kernel_error, KERNEL_ERROR_DOMAIN, 0, 0);
 }
 
 /* Replaces weights by their running sums. One thread adds, in the order of the CPU. */
@@ -379,7 +380,7 @@ static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, d
   const moth_queue *q = moth_queue_of(a->ctx, y->l.device);
   stream s;
   int status = launch_on(a->ctx, q, check_weights, grid, BLOCK, 0, n, a->replacement ? 1 : each, w,
-                         q ? q->trouble : NULL);
+                         q ? q->kernel_error : NULL);
   if (!status && a->replacement) {
     status = stream_open(a->ctx, a->generator, rows * each, 2, &s);
     if (!status) status = launch(a->ctx, y, add_up, grid, BLOCK, 0, n, w);
@@ -387,7 +388,7 @@ static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, d
                   : launch(a->ctx, y, draw_again, blocks_for(rows * each), BLOCK, 0, s, rows * each,
                            each, n, w, data<int64_t>(y));
   }
-  moth_tensor *times = device_room(y, rows * n * (int64_t)sizeof(double));
+  moth_tensor *times = device_scratch(y, rows * n * (int64_t)sizeof(double));
   if (!status && !times) status = moth_status(a->ctx);
   if (!status) status = stream_open(a->ctx, a->generator, rows * n, 2, &s);
   if (!status)
@@ -397,9 +398,9 @@ static int multinomial_run(const multinomial_args *a, int64_t rows, int64_t n, d
     status = launch(a->ctx, y, arrivals, blocks_for(rows * n), BLOCK, 0, rows * n, w,
                     data<double>(times));
   if (!status) { /* the positions that arrive first */
-    const order_plan<double> p = {data<double>(times), NULL, data<int64_t>(y), rows, n, 1, each,
+    const sort_plan<double> p = {data<double>(times), NULL, data<int64_t>(y), rows, n, 1, each,
                                   ALL_OF_THEM, 0};
-    status = put_in_order(a->ctx, y, p);
+    status = sort_rows(a->ctx, y, p);
   }
   moth_tensor_release(times);
   return status;

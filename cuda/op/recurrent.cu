@@ -72,9 +72,9 @@ static __global__ void part_gates(int64_t rows, int64_t n, const R *from, R *to)
   to[rows * 3 * n + i] = from[k * 4 * n + (j < 2 * n ? j : j + n)];
 }
 
-/* -- a lane: one layer in one direction; offsets count elements -- */
+/* -- a direction: one layer in one direction; offsets count elements -- */
 
-template <class R> struct lane : rnn_steps<R> {
+template <class R> struct direction : rnn_steps<R> {
   moth_ctx *ctx;
   const moth_queue *q;
   const moth_rnn *r;
@@ -90,11 +90,11 @@ template <class R> static R *layer_output(const moth_rnn *r, const void *reserve
 }
 
 template <class R>
-static lane<R> lane_of(const moth_rnn_call *c, const moth_queue *q, int64_t number) {
+static direction<R> direction_of(const moth_rnn_call *c, const moth_queue *q, int64_t number) {
   const moth_rnn *r = c->r;
   const int64_t n = r->hidden, block = r->steps * r->batch * n, kept = moth_rnn_kept(r->mode);
   const void **params = r->params + number * (r->biased ? 4 : 2);
-  lane<R> a = {};
+  direction<R> a = {};
   a.ctx = c->ctx, a.q = q, a.r = r;
   a.mode = r->mode, a.steps = r->steps, a.batch = r->batch;
   a.n = n, a.wide = moth_rnn_gates(r->mode) * n, a.kept = kept * n, a.ld = r->directions * n;
@@ -113,7 +113,8 @@ static lane<R> lane_of(const moth_rnn_call *c, const moth_queue *q, int64_t numb
 
 /* Selects the rows of a time step that continue (part 0) or begin (part 1). */
 template <class R>
-static bool part_of(const lane<R> &a, const rnn_moment &m, int part, int64_t *first, step<R> *s) {
+static bool part_of(const direction<R> &a, const rnn_moment &m, int part, int64_t *first,
+                    step<R> *s) {
   *first = part ? m.before : 0;
   const int64_t at = m.t * a.batch + *first, past = m.earlier * a.batch;
   *s = {};
@@ -132,7 +133,7 @@ static bool part_of(const lane<R> &a, const rnn_moment &m, int part, int64_t *fi
 
 /* c (m, n; ldc) := a (m, k) b (k, n) + beta c + bias */
 template <class R>
-static int product(const lane<R> &l, int64_t m, int64_t n, int64_t k, const R *a, int64_t rs_a,
+static int product(const direction<R> &l, int64_t m, int64_t n, int64_t k, const R *a, int64_t rs_a,
                    int64_t cs_a, const R *b, int64_t rs_b, int64_t cs_b, R *c, int64_t ldc,
                    int beta, const R *bias = NULL) {
   moth_gemm g = {};
@@ -169,7 +170,7 @@ template <class R> static int clear(moth_ctx *ctx, const moth_queue *q, R *at, i
 }
 
 template <class R>
-static int copy(const lane<R> &a, int64_t rows, int64_t n, const R *from, int64_t ld, R *to,
+static int copy(const direction<R> &a, int64_t rows, int64_t n, const R *from, int64_t ld, R *to,
                 int64_t ld_to) {
   return launch_on(a.ctx, a.q, copy_rows<R>, blocks_for(rows * n), BLOCK, 0, rows, n, from, ld, to,
                    ld_to);
@@ -178,16 +179,16 @@ static int copy(const lane<R> &a, int64_t rows, int64_t n, const R *from, int64_
 /* The input of a layer above the first: the output below it, through dropout. */
 template <class R>
 static int layer_input(const moth_rnn_call *c, const moth_queue *q, int64_t layer,
-                       scratch<R> *room, const R **x) {
+                       scratch<R> *buffer, const R **x) {
   const moth_rnn *r = c->r;
   const int64_t n = r->steps * r->batch * r->directions * r->hidden;
   const R *mask = layer_output<R>(r, c->reserve, r->layers + layer - 1);
   *x = layer_output<R>(r, c->reserve, layer - 1);
   if (!r->masked) return MOTH_OK;
-  int status = room->take(c->ctx, r, n);
+  int status = buffer->take(c->ctx, r, n);
   if (status) return status;
-  status = launch_on(c->ctx, q, mask_all<R>, blocks_for(n), BLOCK, 0, n, *x, mask, room->at);
-  *x = room->at;
+  status = launch_on(c->ctx, q, mask_all<R>, blocks_for(n), BLOCK, 0, n, *x, mask, buffer->at);
+  *x = buffer->at;
   return status;
 }
 
@@ -195,7 +196,7 @@ static int layer_input(const moth_rnn_call *c, const moth_queue *q, int64_t laye
 
 /* gates := x W_ih^T + the biases, for all steps; a GRU's separate state term begins with its bias.
 */
-template <class R> static int add_inputs(const lane<R> &a, const R *x) {
+template <class R> static int add_inputs(const direction<R> &a, const R *x) {
   const moth_rnn *r = a.r;
   const int64_t rows = r->steps * r->batch, inputs = moth_rnn_inputs(r, a.layer);
   scratch<R> biases;
@@ -211,12 +212,12 @@ template <class R> static int add_inputs(const lane<R> &a, const R *x) {
 }
 
 /* All steps by recurrent_steps.cu, if it supports them. */
-static int steps_at_once(const lane<float> &a, rnn_run_steps *run, bool *done) {
+static int steps_at_once(const direction<float> &a, rnn_run_steps *run, bool *done) {
   return a.r->sizes ? MOTH_OK : run(a.ctx, a.q, a, done);
 }
-static int steps_at_once(const lane<double> &, rnn_run_steps *, bool *) { return MOTH_OK; }
+static int steps_at_once(const direction<double> &, rnn_run_steps *, bool *) { return MOTH_OK; }
 
-template <class R> static int lane_forward(const lane<R> &a, const R *x, R *hn, R *cn) {
+template <class R> static int direction_forward(const direction<R> &a, const R *x, R *hn, R *cn) {
   const int64_t n = a.n, first_state = a.number * a.batch;
   bool done = false;
   int status = add_inputs(a, x);
@@ -246,15 +247,15 @@ template <class R> static int lane_forward(const lane<R> &a, const R *x, R *hn, 
 template <class R> static int forward(const moth_rnn_call *c, const moth_queue *q) {
   const moth_rnn *r = c->r;
   const R *x = (const R *)c->x;
-  scratch<R> room;
+  scratch<R> buffer;
   int status = MOTH_OK;
   if (r->sizes)
     status = clear(c->ctx, q, layer_output<R>(r, c->reserve, 0),
                    r->layers * r->steps * r->batch * r->directions * r->hidden);
   for (int64_t layer = 0; !status && layer < r->layers; layer++) {
-    if (layer) status = layer_input(c, q, layer, &room, &x);
+    if (layer) status = layer_input(c, q, layer, &buffer, &x);
     for (int64_t d = 0; !status && d < r->directions; d++)
-      status = lane_forward(lane_of<R>(c, q, layer * r->directions + d), x, (R *)c->hn,
+      status = direction_forward(direction_of<R>(c, q, layer * r->directions + d), x, (R *)c->hn,
                             (R *)c->cn);
   }
   return status;
@@ -263,7 +264,7 @@ template <class R> static int forward(const moth_rnn_call *c, const moth_queue *
 /* -- backward -- */
 
 /* The backward pass through all steps. */
-template <class R> static int lane_back(const lane<R> &a) {
+template <class R> static int direction_back(const direction<R> &a) {
   const int64_t n = a.n;
   bool done = false;
   int status = steps_at_once(a, moth_rnn_steps_back, &done);
@@ -294,7 +295,7 @@ template <class R> static int lane_back(const lane<R> &a) {
 
 /* Rows [row, row + count) of the gradient of W_hh, from the columns of dgates from `column` on. */
 template <class R>
-static int state_weight(const lane<R> &a, int64_t column, int64_t row, int64_t count, R *dw) {
+static int state_weight(const direction<R> &a, int64_t column, int64_t row, int64_t count, R *dw) {
   const int64_t batch = a.batch, rows = (a.steps - 1) * batch, n = a.n;
   const R *y = a.y + (a.reversed ? batch * a.ld : 0);
   const R *dgates = a.dgates + (a.reversed ? 0 : batch * a.kept);
@@ -304,8 +305,8 @@ static int state_weight(const lane<R> &a, int64_t column, int64_t row, int64_t c
   return product<R>(a, count, n, rows, dgates + column, 1, a.kept, y, a.ld, 1, dw + row * n, n, 1);
 }
 
-/* The gradients of the lane's parameters, one after another from dw on. */
-template <class R> static int lane_weights(const lane<R> &a, const R *x, R *dw) {
+/* The gradients of the direction's parameters, one after another from dw on. */
+template <class R> static int direction_weights(const direction<R> &a, const R *x, R *dw) {
   const int64_t inputs = moth_rnn_inputs(a.r, a.layer), rows = a.steps * a.batch, n = a.n;
   const bool gru = a.mode == MOTH_GRU;
   R *dw_hh = dw + a.wide * inputs;
@@ -326,13 +327,13 @@ static int layer_back(const moth_rnn_call *c, const moth_queue *q, int64_t layer
   const int64_t each = moth_rnn_gates(r->mode) * r->hidden * (inputs + r->hidden + 2 * r->biased);
   int status = MOTH_OK;
   for (int64_t d = r->directions - 1; !status && d >= 0; d--) {
-    lane<R> a = lane_of<R>(c, q, layer * r->directions + d);
+    direction<R> a = direction_of<R>(c, q, layer * r->directions + d);
     a.dy = above + d * a.n, a.dgates = dgates, a.begun = begun;
     a.dh = (R *)c->dh + a.number * states;
     if (a.c0) a.dc = (R *)c->dc + a.number * states;
     *end -= each;
-    status = lane_back(a);
-    if (!status) status = lane_weights(a, x, *end);
+    status = direction_back(a);
+    if (!status) status = direction_weights(a, x, *end);
     if (!status && below)
       status = product<R>(a, r->steps * r->batch, inputs, a.wide, dgates, a.kept, 1, a.w_ih,
                           inputs, 1, below, inputs, d != r->directions - 1);
@@ -367,7 +368,7 @@ template <class R> static int back(const moth_rnn_call *c, const moth_queue *q) 
 
 template <class R> static int cell_back(const moth_rnn_call *c, const moth_queue *q) {
   const moth_rnn *r = c->r;
-  lane<R> a = lane_of<R>(c, q, 0);
+  direction<R> a = direction_of<R>(c, q, 0);
   const bool gru = a.kept > a.wide;
   scratch<R> nothing, own;
   int status = nothing.take(c->ctx, r, r->batch * a.n);
@@ -375,7 +376,7 @@ template <class R> static int cell_back(const moth_rnn_call *c, const moth_queue
   if (!status && gru) status = own.take(c->ctx, r, r->batch * a.kept);
   R *at = gru ? own.at : (R *)c->dw;
   a.dy = nothing.at, a.dh = (R *)c->dh, a.dc = a.c0 ? (R *)c->dc : NULL, a.dgates = at;
-  if (!status) status = lane_back(a);
+  if (!status) status = direction_back(a);
   if (!status && c->dx)
     status = product<R>(a, r->batch, r->input, a.wide, at, a.kept, 1, a.w_ih, r->input, 1,
                         (R *)c->dx, r->input, 0);

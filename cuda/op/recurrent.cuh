@@ -8,7 +8,7 @@
 
 #include "lib/functions.cuh"
 #include "host/launch.cuh"
-#include "lib/numbers.cuh"
+#include "lib/dtypes.cuh"
 
 template <class R> struct step {
   int mode;

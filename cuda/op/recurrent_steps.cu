@@ -102,7 +102,7 @@ static __device__ inline void stage(const rows_at &x, int64_t row, int64_t batch
 /* -- the same on tensor cores, for f32 as PARTS TF32 numbers -- */
 
 /* Loads the next columns while the current ones are multiplied. */
-static __device__ inline void bring(const rows_at &x, int64_t row, int64_t batch, int from,
+static __device__ inline void load_later(const rows_at &x, int64_t row, int64_t batch, int from,
                                     int count, float *to) {
   enum { ACROSS = CHUNK / 4 };
   const int c = (int)threadIdx.x % ACROSS * 4, column = from + c;
@@ -138,10 +138,10 @@ static __device__ inline void add_columns(const float *w, int wide, const float 
 
 /* Adds the sums of all warps, in order. */
 template <int M>
-static __device__ inline void join(const float (*sum)[4], float *room, float *to) {
+static __device__ inline void join(const float (*sum)[4], float *buffer, float *to) {
   const int lane = (int)threadIdx.x % WARP;
-  float *own = room + (int)threadIdx.x / WARP * M * ROWS;
-  static_assert(WARPS * M * ROWS <= (M > 32 ? 2 : 1) * SLOT, "they lie where states did");
+  float *own = buffer + (int)threadIdx.x / WARP * M * ROWS;
+  static_assert(WARPS * M * ROWS <= (M > 32 ? 2 : 1) * SLOT, "sums reuse the memory of states");
   __syncthreads();
 #pragma unroll
   for (int e = 0; e < (M + 15) / 16 * 8; e++) {
@@ -151,7 +151,7 @@ static __device__ inline void join(const float (*sum)[4], float *room, float *to
   __syncthreads();
   for (int i = (int)threadIdx.x; i < M * ROWS; i += THREADS) {
     float v = 0;
-    for (int k = 0; k < WARPS; k++) v += room[k * M * ROWS + i];
+    for (int k = 0; k < WARPS; k++) v += buffer[k * M * ROWS + i];
     to[i] = v;
   }
 }
@@ -166,26 +166,26 @@ template <int PARTS> static __device__ inline float weight_of(float w) {
 /* out := the products of all columns, from `row` on. */
 template <int M, int PARTS>
 static __device__ inline void multiply(const float *w, const part &p, const rows_at &x,
-                                       int64_t row, int64_t batch, float *room, float *out) {
+                                       int64_t row, int64_t batch, float *buffer, float *out) {
   float sum[PARTS ? (M + 15) / 16 * 2 : 4][4] = {};
   const int wide = p.wide, columns = wide - EDGE;
   const auto count = [=](int from) { return columns - from < CHUNK ? columns - from : CHUNK; };
   if constexpr (PARTS == 0) {
     for (int from = 0; from < columns; from += CHUNK) {
       __syncthreads();
-      stage(x, row, batch, from, count(from), room);
+      stage(x, row, batch, from, count(from), buffer);
       __syncthreads();
-      add_columns<M>(w, wide, room, from, count(from), sum);
+      add_columns<M>(w, wide, buffer, from, count(from), sum);
     }
     join<M>(sum, out);
   } else {
     __syncthreads();
-    in_turns(p.slots == 2, 0, columns, CHUNK, [&](int slot, int from) {
-      bring(x, row, batch, from, count(from), room + slot * SLOT);
+    for_tiles(p.slots == 2, 0, columns, CHUNK, [&](int slot, int from) {
+      load_later(x, row, batch, from, count(from), buffer + slot * SLOT);
     }, [&](int slot, int from) {
-      add_columns<M, PARTS>(w, wide, room + slot * SLOT, from, count(from), sum);
+      add_columns<M, PARTS>(w, wide, buffer + slot * SLOT, from, count(from), sum);
     });
-    join<M>(sum, room, out);
+    join<M>(sum, buffer, out);
   }
   __syncthreads();
 }
@@ -248,15 +248,15 @@ static __device__ inline void keep_rows(const rnn_steps<float> &s, const part &p
 
 template <int M, int PARTS>
 static __global__ void __launch_bounds__(THREADS, 2) forward_steps(rnn_steps<float> s, part p) {
-  float *w = shared_memory<float>(), *room = w + M * p.wide;
-  float *out = room + p.slots * SLOT;
+  float *w = shared_memory<float>(), *buffer = w + M * p.wide;
+  float *out = buffer + p.slots * SLOT;
   const int64_t unit = (int64_t)blockIdx.x * p.units;
   keep_rows<M, PARTS>(s, p, w);
   for (int64_t i = p.first; i < p.last; i++) {
     const step<float> at = step_of(s, i);
     const rows_at x = rows_of(at.h0, at.ld0, p.columns, p.columns, 0);
     for (int64_t row = (int64_t)blockIdx.y * ROWS; row < s.batch; row += gridDim.y * ROWS) {
-      multiply<M, PARTS>(w, p, x, row, s.batch, room, out);
+      multiply<M, PARTS>(w, p, x, row, s.batch, buffer, out);
       for (int e = (int)threadIdx.x; e < p.units * ROWS; e += THREADS) {
         const int u = e % p.units, r = e / p.units;
         float more[4];
@@ -284,8 +284,8 @@ static __device__ inline void keep_columns(const rnn_steps<float> &s, const part
 /* The backward pass, step by step; the final value is the gradient of the initial state. */
 template <int M, int PARTS>
 static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps<float> s, part p) {
-  float *w = shared_memory<float>(), *room = w + M * p.wide;
-  float *out = room + p.slots * SLOT;
+  float *w = shared_memory<float>(), *buffer = w + M * p.wide;
+  float *out = buffer + p.slots * SLOT;
   const int64_t unit = (int64_t)blockIdx.x * M, n = s.n;
   const bool gru = s.mode == MOTH_GRU;
   keep_columns<M, PARTS>(s, p, w);
@@ -295,7 +295,7 @@ static __global__ void __launch_bounds__(THREADS, 2) back_steps(rnn_steps<float>
     const rows_at x = rows_of(later_one.dgates, gru ? 4 * n : p.columns, p.columns,
                               gru ? (int)(2 * n) : p.columns, gru ? n : 0);
     for (int64_t row = (int64_t)blockIdx.y * ROWS; row < s.batch; row += gridDim.y * ROWS) {
-      if (done) multiply<M, PARTS>(w, p, x, row, s.batch, room, out);
+      if (done) multiply<M, PARTS>(w, p, x, row, s.batch, buffer, out);
       for (int e = (int)threadIdx.x; e < M * ROWS; e += THREADS) {
         const int64_t k = row + e / M, j = unit + e % M;
         if (k >= s.batch || j >= n) continue;
@@ -317,15 +317,15 @@ static const double MOST_WORK[3] = {2e8, 8e8, 4e8};
 
 typedef void steps_kernel(rnn_steps<float> s, part p);
 
-static size_t room_for(const part &p, int m) {
+static size_t bytes_for(const part &p, int m) {
   return ((size_t)m * (size_t)p.wide + (size_t)p.slots * SLOT + (size_t)m * ROWS) * sizeof(float);
 }
 
 /* Tests if all blocks can be resident at once: blocks that wait for each other must be. */
-static bool all_fit(const moth_queue *q, steps_kernel *kernel, dim3 grid, size_t room) {
+static bool all_fit(const moth_queue *q, steps_kernel *kernel, dim3 grid, size_t bytes) {
   int each = 0;
   if (!q->together) return false;
-  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, room)) {
+  if (cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, THREADS, bytes)) {
     cudaGetLastError();
     return false;
   }
@@ -334,13 +334,13 @@ static bool all_fit(const moth_queue *q, steps_kernel *kernel, dim3 grid, size_t
 
 /* Launches all `count` steps. */
 static int launch_steps(moth_ctx *ctx, const moth_queue *q, steps_kernel *kernel,
-                        const rnn_steps<float> &s, part p, dim3 grid, size_t room, int64_t count) {
+                        const rnn_steps<float> &s, part p, dim3 grid, size_t bytes, int64_t count) {
   void *args[] = {(void *)&s, &p};
   moth_layout l = {};
-  int status = room > SHARED_UNASKED ? moth_ask_room(ctx, q, MOTH_KERNEL(kernel)) : MOTH_OK;
+  int status = bytes > SHARED_UNASKED ? moth_allow_shared(ctx, q, MOTH_KERNEL(kernel)) : MOTH_OK;
   if (status) return status;
-  const bool together = all_fit(q, kernel, grid, room);
-  const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, dim3(THREADS), room, args, together};
+  const bool together = all_fit(q, kernel, grid, bytes);
+  const moth_kernel_call call = {MOTH_KERNEL(kernel), grid, dim3(THREADS), bytes, args, together};
   if (!together) {
     for (p.first = 0; !status && p.first < count; p.first++) {
       p.last = p.first + 1;
@@ -380,10 +380,10 @@ static bool fits(const moth_queue *q, const rnn_steps<float> &s, int m, int unit
   c->p.units = units;
   c->p.wide = (c->p.columns + 127) / 128 * 128 + EDGE;
   c->p.slots = c->parts ? 2 : 1;
-  if (m <= 32 && room_for(c->p, m) > q->shared) c->p.slots = 1;
-  const size_t room = room_for(c->p, m), kib = 1024; /* reserved by the system for each block */
-  if (room > q->shared) return false;
-  const int64_t most = q->processors * (2 * (room + kib) <= q->shared + kib ? 2 : 1);
+  if (m <= 32 && bytes_for(c->p, m) > q->shared) c->p.slots = 1;
+  const size_t bytes = bytes_for(c->p, m), kib = 1024; /* reserved by the system for each block */
+  if (bytes > q->shared) return false;
+  const int64_t most = q->processors * (2 * (bytes + kib) <= q->shared + kib ? 2 : 1);
   if (q->together && across > most) return false;
   const int64_t can = q->together ? most / across : down;
   c->grid = grid_for(across, down < can ? down : can > 65535 ? 65535 : can);
@@ -422,7 +422,7 @@ int moth_rnn_steps_forward(moth_ctx *ctx, const moth_queue *q, const rnn_steps<f
       fits(q, s, 2 * m, 2 * units, &larger))
     c = larger;
   return launch_steps(ctx, q, forward_kernel(c.m, c.parts), s, c.p, c.grid,
-                      room_for(c.p, c.m), s.steps);
+                      bytes_for(c.p, c.m), s.steps);
 }
 
 int moth_rnn_steps_back(moth_ctx *ctx, const moth_queue *q, const rnn_steps<float> &s,
@@ -434,5 +434,5 @@ int moth_rnn_steps_back(moth_ctx *ctx, const moth_queue *q, const rnn_steps<floa
   *done = worth_it(s, c.parts) && (fits(q, s, 16, 16, &c) || fits(q, s, 8, 8, &c));
   if (!*done) return MOTH_OK;
   return launch_steps(ctx, q, kernels[c.m == 16][c.parts], s, c.p, c.grid,
-                      room_for(c.p, c.m), s.steps + 1);
+                      bytes_for(c.p, c.m), s.steps + 1);
 }

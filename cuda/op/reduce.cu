@@ -7,7 +7,7 @@
 /* Calls f(x, y) with the input as type `from`, and results of type `to`: y itself, or a tensor that
 ** is converted to y afterwards. */
 template <class F>
-static int folded(moth_tensor *y, const moth_tensor *input, int from, int to, F f) {
+static int reduced(moth_tensor *y, const moth_tensor *input, int from, int to, F f) {
   moth_tensor *owned, *work = y;
   const moth_tensor *x = computed_as(input, from, &owned);
   moth_layout l = y->l;
@@ -25,18 +25,18 @@ static int total_dtype(int dtype) { return moth_is_float(dtype) ? dtype : (int)M
 
 /* -- sum, mean -- */
 
-template <class T> struct sum_fold {
-  typedef total_of<T> room;
+template <class T> struct sum_reduction {
+  typedef total_of<T> state;
   results to;
   bool mean;
-  room count; /* the divisor of a mean */
-  MEMBER room start() const { return 0; }
-  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, (room)v); }
-  MEMBER room join(room a, room b) const {
+  state count; /* the divisor of a mean */
+  MEMBER state start() const { return 0; }
+  MEMBER void take(state &r, real_of<T> v, int64_t) const { r = join(r, (state)v); }
+  MEMBER state join(state a, state b) const {
     if constexpr (is_real<T>) return a + b;
-    else return (room)((uint64_t)a + (uint64_t)b);
+    else return (state)((uint64_t)a + (uint64_t)b);
   }
-  MEMBER void end(room r, int64_t at) const { put_result(to, at, mean ? r / count : r); }
+  MEMBER void end(state r, int64_t at) const { put_result(to, at, mean ? r / count : r); }
 };
 
 static int sum_into(moth_tensor *y, const moth_tensor *input, moth_ints dims, int from, int to,
@@ -45,12 +45,12 @@ static int sum_into(moth_tensor *y, const moth_tensor *input, moth_ints dims, in
   int status = moth_dim_mask(y->ctx, "dim", dims, input->l.ndim, &mask);
   if (status) return status;
   const int64_t n = input->l.numel / (y->l.numel ? y->l.numel : 1);
-  return folded(y, input, from, to, [&](const moth_tensor *x, moth_tensor *work) {
+  return reduced(y, input, from, to, [&](const moth_tensor *x, moth_tensor *work) {
     return with_numbers(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      const sum_fold<T> f = {{moth_address(work), work->l.dtype}, mean,
+      const sum_reduction<T> f = {{moth_address(work), work->l.dtype}, mean,
                              (total_of<T>)n};
-      return fold<T>(y->ctx, f, x, mask);
+      return reduce<T>(y->ctx, f, x, mask);
     });
   });
 }
@@ -67,24 +67,24 @@ MOTH_CUDA(mean) {
 
 /* -- prod -- */
 
-template <class T> struct prod_fold {
-  typedef total_of<T> room;
+template <class T> struct prod_reduction {
+  typedef total_of<T> state;
   results to;
-  MEMBER room start() const { return 1; }
-  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, (room)v); }
-  MEMBER room join(room a, room b) const { return (room)((uint64_t)a * (uint64_t)b); }
-  MEMBER void end(room r, int64_t at) const { put_result(to, at, r); }
+  MEMBER state start() const { return 1; }
+  MEMBER void take(state &r, real_of<T> v, int64_t) const { r = join(r, (state)v); }
+  MEMBER state join(state a, state b) const { return (state)((uint64_t)a * (uint64_t)b); }
+  MEMBER void end(state r, int64_t at) const { put_result(to, at, r); }
 };
 
-template <class T> struct real_prod_fold {
-  typedef ranged_product<total_of<T>> room;
+template <class T> struct real_prod_reduction {
+  typedef ranged_product<total_of<T>> state;
   results to;
-  MEMBER room start() const { return room{1, 0}; }
-  MEMBER void take(room &r, real_of<T> v, int64_t) const {
+  MEMBER state start() const { return state{1, 0}; }
+  MEMBER void take(state &r, real_of<T> v, int64_t) const {
     r = join(r, ranged<total_of<T>>((total_of<T>)v, 0));
   }
-  MEMBER room join(room a, room b) const { return ranged_times<total_of<T>>(a, b); }
-  MEMBER void end(room r, int64_t at) const { put_result(to, at, ranged_value(r)); }
+  MEMBER state join(state a, state b) const { return ranged_times<total_of<T>>(a, b); }
+  MEMBER void end(state r, int64_t at) const { put_result(to, at, ranged_value(r)); }
 };
 
 MOTH_CUDA(prod) {
@@ -92,65 +92,65 @@ MOTH_CUDA(prod) {
   const int from = moth_compute_dtype(a->dtype < 0 ? a->input->l.dtype : (int)a->dtype);
   int status = moth_dim_mask(a->ctx, "dim", a->dim, a->input->l.ndim, &mask);
   if (status) return status;
-  return folded(out[0], a->input, from, total_dtype(from),
+  return reduced(out[0], a->input, from, total_dtype(from),
                 [&](const moth_tensor *x, moth_tensor *work) {
     return with_numbers(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
       const results to = {moth_address(work), work->l.dtype};
-      if constexpr (is_real<T>) return fold<T>(a->ctx, real_prod_fold<T>{to}, x, mask);
-      else return fold<T>(a->ctx, prod_fold<T>{to}, x, mask);
+      if constexpr (is_real<T>) return reduce<T>(a->ctx, real_prod_reduction<T>{to}, x, mask);
+      else return reduce<T>(a->ctx, prod_reduction<T>{to}, x, mask);
     });
   });
 }
 
 /* -- all, any and count_nonzero -- */
 
-enum { TRUTH_ALL, TRUTH_ANY, TRUTH_COUNT };
+enum { NONZERO_ALL, NONZERO_ANY, NONZERO_COUNT };
 
 /* T: an unsigned integer of the elements' size. */
-template <class T> struct truth_fold {
-  typedef int64_t room; /* the number of nonzero elements; for all: the number of zeros */
+template <class T> struct nonzero_reduction {
+  typedef int64_t state; /* the number of nonzero elements; for all: the number of zeros */
   void *y;
   int asks;
   T bits; /* mask of the bits that are 0 in a zero: for floats all but the sign */
-  MEMBER room start() const { return 0; }
-  MEMBER void take(room &r, T v, int64_t) const {
-    r += ((v & bits) != 0) != (asks == TRUTH_ALL);
+  MEMBER state start() const { return 0; }
+  MEMBER void take(state &r, T v, int64_t) const {
+    r += ((v & bits) != 0) != (asks == NONZERO_ALL);
   }
-  MEMBER room join(room a, room b) const { return a + b; }
-  MEMBER void end(room r, int64_t at) const {
-    if (asks == TRUTH_COUNT) ((int64_t *)y)[at] = r;
-    else ((uint8_t *)y)[at] = (r != 0) == (asks == TRUTH_ANY);
+  MEMBER state join(state a, state b) const { return a + b; }
+  MEMBER void end(state r, int64_t at) const {
+    if (asks == NONZERO_COUNT) ((int64_t *)y)[at] = r;
+    else ((uint8_t *)y)[at] = (r != 0) == (asks == NONZERO_ANY);
   }
 };
 
-static int truth_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, int asks) {
+static int nonzero_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, int asks) {
   uint32_t mask;
   int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
   if (status) return status;
   return with_size(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     const T all = (T)-1, bits = moth_is_float(x->l.dtype) ? (T)(all >> 1) : all;
-    return fold<T>(y->ctx, truth_fold<T>{moth_address(y), asks, bits}, x, mask);
+    return reduce<T>(y->ctx, nonzero_reduction<T>{moth_address(y), asks, bits}, x, mask);
   });
 }
 
-MOTH_CUDA(all) { return truth_into(out[0], a->input, a->dim, TRUTH_ALL); }
-MOTH_CUDA(any) { return truth_into(out[0], a->input, a->dim, TRUTH_ANY); }
-MOTH_CUDA(count_nonzero) { return truth_into(out[0], a->input, a->dim, TRUTH_COUNT); }
+MOTH_CUDA(all) { return nonzero_into(out[0], a->input, a->dim, NONZERO_ALL); }
+MOTH_CUDA(any) { return nonzero_into(out[0], a->input, a->dim, NONZERO_ANY); }
+MOTH_CUDA(count_nonzero) { return nonzero_into(out[0], a->input, a->dim, NONZERO_COUNT); }
 
 /* -- amax, amin: NaN wins -- */
 
-template <class T> struct extreme_fold {
-  typedef real_of<T> room;
+template <class T> struct extreme_reduction {
+  typedef real_of<T> state;
   T *y;
   bool least;
-  MEMBER room start() const { return last_of<T>(least); }
-  MEMBER void take(room &r, real_of<T> v, int64_t) const { r = join(r, v); }
-  MEMBER room join(room a, room b) const {
+  MEMBER state start() const { return last_of<T>(least); }
+  MEMBER void take(state &r, real_of<T> v, int64_t) const { r = join(r, v); }
+  MEMBER state join(state a, state b) const {
     return (least ? b < a : b > a) || b != b ? b : a;
   }
-  MEMBER void end(room r, int64_t at) const { put(y + at, r); }
+  MEMBER void end(state r, int64_t at) const { put(y + at, r); }
 };
 
 static int extreme_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, bool least) {
@@ -159,7 +159,7 @@ static int extreme_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, bo
   if (status) return status;
   return with_numbers(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    return fold<T>(y->ctx, extreme_fold<T>{data<T>(y), least}, x, mask);
+    return reduce<T>(y->ctx, extreme_reduction<T>{data<T>(y), least}, x, mask);
   });
 }
 

@@ -129,7 +129,7 @@ static __global__ void resample_back(resizing r, int64_t n, taps<real_of<T>> t, 
 
 /* -- launching -- */
 
-static moth_tensor *room_for(moth_ctx *ctx, const moth_tensor *y, int64_t n, int dtype) {
+static moth_tensor *new_scratch(moth_ctx *ctx, const moth_tensor *y, int64_t n, int dtype) {
   moth_layout l = {};
   l.ndim = 1;
   l.shape[0] = l.numel = n;
@@ -143,9 +143,9 @@ static int tables_of(tables *t, moth_ctx *ctx, const resizing &r, const moth_ten
   const int dtype = y->l.dtype == MOTH_F64 ? MOTH_F64 : MOTH_F32;
   for (int i = 0; i < 2; i++) {
     const int64_t n = r.out[i];
-    t->at[i] = room_for(ctx, y, n * r.count, MOTH_I64);
-    t->weight[i] = room_for(ctx, y, n * r.count, dtype);
-    if (runs) t->run[i] = room_for(ctx, y, 2 * r.in[i], MOTH_I64);
+    t->at[i] = new_scratch(ctx, y, n * r.count, MOTH_I64);
+    t->weight[i] = new_scratch(ctx, y, n * r.count, dtype);
+    if (runs) t->run[i] = new_scratch(ctx, y, 2 * r.in[i], MOTH_I64);
     if (!t->at[i] || !t->weight[i] || (runs && !t->run[i])) return moth_status(ctx);
     int64_t *at = data<int64_t>(t->at[i]);
     int status = dtype == MOTH_F64

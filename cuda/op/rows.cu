@@ -5,38 +5,38 @@
 ** algorithm for computing sample variances"; logsumexp keeps a running maximum with its sum. */
 #include "../../core/op/reduce.h"
 
-#include "lib/orders.cuh"
+#include "lib/vector_norm.cuh"
 
 /* -- var, std -- */
 
-template <class T> struct spread_fold {
+template <class T> struct variance_reduction {
   typedef real_of<T> real;
-  struct room {
+  struct state {
     real n, mean, squares; /* squares: sum of squared differences from the mean */
   };
   results to;
   real by;
   bool root;
-  MEMBER room start() const { return room{0, 0, 0}; }
-  MEMBER void take(room &r, real v, int64_t) const {
+  MEMBER state start() const { return state{0, 0, 0}; }
+  MEMBER void take(state &r, real v, int64_t) const {
     r.n += 1;
     const real off = v - r.mean;
     r.mean += off / r.n;
     r.squares += off * (v - r.mean);
   }
-  MEMBER room join(room a, room b) const {
+  MEMBER state join(state a, state b) const {
     if (a.n == 0) return b;
     if (b.n == 0) return a;
     const real n = a.n + b.n, off = b.mean - a.mean, share = b.n / n;
-    return room{n, a.mean + off * share, a.squares + b.squares + off * off * a.n * share};
+    return state{n, a.mean + off * share, a.squares + b.squares + off * off * a.n * share};
   }
-  MEMBER void end(room r, int64_t at) const {
+  MEMBER void end(state r, int64_t at) const {
     const real v = r.squares / by;
     put_result(to, at, root ? (real)sqrt(v) : v);
   }
 };
 
-static int spread_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, double correction,
+static int variance_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, double correction,
                        bool root) {
   uint32_t mask;
   int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
@@ -45,37 +45,37 @@ static int spread_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, dou
   if (by < 0) by = 0;
   return with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    const spread_fold<T> f = {{moth_address(y), y->l.dtype}, (real_of<T>)by, root};
-    return fold<T>(y->ctx, f, x, mask);
+    const variance_reduction<T> f = {{moth_address(y), y->l.dtype}, (real_of<T>)by, root};
+    return reduce<T>(y->ctx, f, x, mask);
   });
 }
 
 MOTH_CUDA(var) {
-  return spread_into(out[0], a->input, a->dim, a->unbiased ? a->correction : 0, false);
+  return variance_into(out[0], a->input, a->dim, a->unbiased ? a->correction : 0, false);
 }
 MOTH_CUDA(std) {
-  return spread_into(out[0], a->input, a->dim, a->unbiased ? a->correction : 0, true);
+  return variance_into(out[0], a->input, a->dim, a->unbiased ? a->correction : 0, true);
 }
 
 /* -- p-norms -- */
 
 /* In f64: squares and cubes of f32 do not overflow it. */
-template <class T, int ORDER> struct norm_fold : norm_of<double, ORDER> {
-  typedef double room;
+template <class T, int ORDER> struct norm_reduction : norm_of<double, ORDER> {
+  typedef double state;
   results to;
-  norm_fold(double p, const results &at) : norm_of<room, ORDER>{p}, to(at) {}
-  MEMBER void take(room &r, real_of<T> v, int64_t) const { this->add(&r, (double)v); }
-  MEMBER void end(room r, int64_t at) const { put_result(to, at, (real_of<T>)this->root(r)); }
+  norm_reduction(double p, const results &at) : norm_of<state, ORDER>{p}, to(at) {}
+  MEMBER void take(state &r, real_of<T> v, int64_t) const { this->add(&r, (double)v); }
+  MEMBER void end(state r, int64_t at) const { put_result(to, at, (real_of<T>)this->root(r)); }
 };
 
 /* For f64, divided by the largest magnitude so far: squares could overflow. */
-template <int ORDER> struct norm_fold<double, ORDER> : norm_of<double, ORDER> {
-  struct room {
+template <int ORDER> struct norm_reduction<double, ORDER> : norm_of<double, ORDER> {
+  struct state {
     double sum, most; /* most is 0 where powers are not scaled */
   };
   results to;
   bool scaled;
-  norm_fold(double p, const results &at)
+  norm_reduction(double p, const results &at)
       : norm_of<double, ORDER>{p}, to(at),
         scaled(ORDER == ORDER_2 || (ORDER == ORDER_P && p > 0)) {}
   MEMBER double power(double share) const {
@@ -83,18 +83,18 @@ template <int ORDER> struct norm_fold<double, ORDER> : norm_of<double, ORDER> {
     this->add(&sum, share);
     return sum;
   }
-  MEMBER room start() const { return room{norm_of<double, ORDER>::start(), 0}; }
-  MEMBER room join(room a, room b) const {
-    if (!scaled) return room{norm_of<double, ORDER>::join(a.sum, b.sum), 0};
-    if (a.most == b.most) return room{a.sum + b.sum, a.most};
-    if (a.most > b.most) return room{a.sum + b.sum * power(b.most / a.most), a.most};
-    return room{a.sum * power(a.most / b.most) + b.sum, b.most};
+  MEMBER state start() const { return state{norm_of<double, ORDER>::start(), 0}; }
+  MEMBER state join(state a, state b) const {
+    if (!scaled) return state{norm_of<double, ORDER>::join(a.sum, b.sum), 0};
+    if (a.most == b.most) return state{a.sum + b.sum, a.most};
+    if (a.most > b.most) return state{a.sum + b.sum * power(b.most / a.most), a.most};
+    return state{a.sum * power(a.most / b.most) + b.sum, b.most};
   }
-  MEMBER void take(room &r, double v, int64_t) const {
-    if (scaled) r = join(r, room{v == 0 ? 0.0 : v == v ? 1.0 : v, v == v ? fabs(v) : r.most});
+  MEMBER void take(state &r, double v, int64_t) const {
+    if (scaled) r = join(r, state{v == 0 ? 0.0 : v == v ? 1.0 : v, v == v ? fabs(v) : r.most});
     else this->add(&r.sum, v);
   }
-  MEMBER void end(room r, int64_t at) const {
+  MEMBER void end(state r, int64_t at) const {
     const double root = this->root(r.sum);
     put_result(to, at, scaled && root == root ? (r.most == 0 ? 0 : r.most * root) : root);
   }
@@ -112,7 +112,7 @@ MOTH_CUDA(norm_p) {
     typedef typename decltype(t)::of T;
     const results to = {moth_address(y), y->l.dtype};
     return with_order(a->p, [&](auto kind) {
-      return fold<T>(a->ctx, norm_fold<T, decltype(kind)::is>(a->p, to), x, mask);
+      return reduce<T>(a->ctx, norm_reduction<T, decltype(kind)::is>(a->p, to), x, mask);
     });
   });
   moth_tensor_release(owned);
@@ -121,14 +121,14 @@ MOTH_CUDA(norm_p) {
 
 /* -- logsumexp -- */
 
-template <class T> struct logsumexp_fold {
+template <class T> struct logsumexp_reduction {
   typedef real_of<T> real;
-  struct room {
+  struct state {
     real most, sum; /* sum of exp(x - most) */
   };
   results to;
-  MEMBER room start() const { return room{(real)-INFINITY, 0}; }
-  MEMBER void take(room &r, real v, int64_t) const {
+  MEMBER state start() const { return state{(real)-INFINITY, 0}; }
+  MEMBER void take(state &r, real v, int64_t) const {
     if (v > r.most) {
       r.sum = r.sum * exp(r.most - v) + 1;
       r.most = v;
@@ -136,12 +136,12 @@ template <class T> struct logsumexp_fold {
       r.sum += v == r.most ? (real)1 : (real)exp(v - r.most);
     }
   }
-  MEMBER room join(room a, room b) const {
-    if (a.most == b.most) return room{a.most, a.sum + b.sum};
-    if (a.most > b.most) return room{a.most, a.sum + b.sum * (real)exp(b.most - a.most)};
-    return room{b.most, b.sum + a.sum * (real)exp(a.most - b.most)};
+  MEMBER state join(state a, state b) const {
+    if (a.most == b.most) return state{a.most, a.sum + b.sum};
+    if (a.most > b.most) return state{a.most, a.sum + b.sum * (real)exp(b.most - a.most)};
+    return state{b.most, b.sum + a.sum * (real)exp(a.most - b.most)};
   }
-  MEMBER void end(room r, int64_t at) const { put_result(to, at, r.most + (real)log(r.sum)); }
+  MEMBER void end(state r, int64_t at) const { put_result(to, at, r.most + (real)log(r.sum)); }
 };
 
 MOTH_CUDA(logsumexp) {
@@ -152,14 +152,14 @@ MOTH_CUDA(logsumexp) {
   if (status) return status;
   return with_float(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    return fold<T>(a->ctx, logsumexp_fold<T>{{moth_address(y), y->l.dtype}}, x, mask);
+    return reduce<T>(a->ctx, logsumexp_reduction<T>{{moth_address(y), y->l.dtype}}, x, mask);
   });
 }
 
 /* -- argmax, argmin: the first of equal values; the first NaN wins -- */
 
-template <class T> struct position_fold {
-  struct room {
+template <class T> struct position_reduction {
+  struct state {
     real_of<T> v;
     int64_t at; /* -1: none yet */
   };
@@ -169,16 +169,16 @@ template <class T> struct position_fold {
   MEMBER bool beats(real_of<T> v, real_of<T> old) const {
     return least ? v < old || (v != v && old == old) : v > old || (v != v && old == old);
   }
-  MEMBER room start() const { return room{last_of<T>(least), -1}; }
-  MEMBER void take(room &r, real_of<T> v, int64_t i) const {
-    if (r.at < 0 || beats(v, r.v)) r = room{v, i};
+  MEMBER state start() const { return state{last_of<T>(least), -1}; }
+  MEMBER void take(state &r, real_of<T> v, int64_t i) const {
+    if (r.at < 0 || beats(v, r.v)) r = state{v, i};
   }
-  MEMBER room join(room a, room b) const {
+  MEMBER state join(state a, state b) const {
     if (b.at < 0) return a;
     if (a.at < 0 || beats(b.v, a.v)) return b;
     return beats(a.v, b.v) || a.at < b.at ? a : b;
   }
-  MEMBER void end(room r, int64_t i) const {
+  MEMBER void end(state r, int64_t i) const {
     positions[i] = r.at;
     if (values) put(values + i, r.v);
   }
@@ -192,8 +192,9 @@ static int positions_into(moth_tensor *positions, moth_tensor *values, const mot
   if (status) return status;
   return with_numbers(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    const position_fold<T> f = {values ? data<T>(values) : NULL, data<int64_t>(positions), least};
-    return fold<T>(x->ctx, f, x, mask, true);
+    const position_reduction<T> f = {values ? data<T>(values) : NULL, data<int64_t>(positions),
+                                     least};
+    return reduce<T>(x->ctx, f, x, mask, true);
   });
 }
 
@@ -206,15 +207,15 @@ MOTH_CUDA(min_dim) { return positions_into(out[1], out[0], a->input, a->dim, tru
 
 /* Operands: positions, the first elements of rows, single values. */
 template <class T>
-static __global__ void walk_rows(walk<3> w, int64_t length, int64_t step, bool place,
-                                 moth_trouble *trouble) {
+static __global__ void strided_rows(strided<3> w, int64_t length, int64_t step, bool place,
+                                 moth_kernel_error *kernel_error) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
   offsets(w, i, at);
   const int64_t j = *element<int64_t>(w.of[0], at[0]);
   if (j < 0 || j >= length) {
-    report(trouble, TROUBLE_INDEX, j, length);
+    report(kernel_error, KERNEL_ERROR_INDEX, j, length);
     return;
   }
   T *row = (T *)(void *)(w.of[1].at + at[1] + j * step);
@@ -230,7 +231,7 @@ static int run_rows(const moth_tensor *index, const moth_tensor *rows, const mot
   const moth_tensor *operands[3] = {index, &starts, values};
   const moth_queue *q = moth_queue_of(rows->ctx, rows->l.device);
   int64_t length = 1, step = 0;
-  walk<3> w;
+  strided<3> w;
   if (!q) return moth_status(rows->ctx);
   if (rows->l.ndim > 0) {
     int32_t d = (int32_t)(dim < 0 ? dim + rows->l.ndim : dim);
@@ -245,11 +246,11 @@ static int run_rows(const moth_tensor *index, const moth_tensor *rows, const mot
       }
   }
   if (index->l.numel == 0) return MOTH_OK;
-  walk_over<3>(&w, rows->ctx, operands);
+  strided_over<3>(&w, rows->ctx, operands);
   return with_size(rows->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    return launch_on(rows->ctx, q, walk_rows<T>, blocks_for(w.n), BLOCK, 0, w, length, step, place,
-                     q->trouble);
+    return launch_on(rows->ctx, q, strided_rows<T>, blocks_for(w.n), BLOCK, 0, w, length, step,
+                     place, q->kernel_error);
   });
 }
 

@@ -1,10 +1,10 @@
 /* scan.cu -- cumulative sums, products, recurrences, maxima and minima along a dimension, as in
 ** core/op/scan.c.
 **
-** A scan is a struct with `room` (the state of a run of elements), load(at, i), store(at, room) and
-** join(a, b) for neighbouring runs; `at` is an offset in packed tensors, `i` the index along the
-** dimension. A recurrence is a scan, too: its states are functions y -> f y + x, and join composes
-** them (Blelloch, "Prefix sums and their applications"). */
+** A scan is a struct with `state` (the state of a run of elements), load(at, i), store(at, state)
+** and join(a, b) for neighbouring runs; `at` is an offset in packed tensors, `i` the index along
+** the dimension. A recurrence is a scan, too: its states are functions y -> f y + x, and join
+** composes them (Blelloch, "Prefix sums and their applications"). */
 #include "../../core/op/scan.h"
 
 #include "lib/reduce.cuh"
@@ -24,15 +24,15 @@ HD int64_t place_of(const rows_plan &p, int64_t row, int64_t i) {
 
 /* The state of all threads of a block up to this one; *all: the state of the whole block. */
 template <class F>
-static __device__ inline typename F::room scan_block(const F &f, typename F::room mine,
-                                                     typename F::room *all) {
-  __shared__ typename F::room kept[BLOCK / WARP];
+static __device__ inline typename F::state scan_block(const F &f, typename F::state mine,
+                                                     typename F::state *all) {
+  __shared__ typename F::state kept[BLOCK / WARP];
   const int warp = (int)threadIdx.x / WARP;
   mine = scan_lanes(f, mine);
   __syncthreads(); /* all threads have read the values of an earlier call */
   if (threadIdx.x % WARP == WARP - 1) kept[warp] = mine;
   __syncthreads();
-  typename F::room before = kept[0];
+  typename F::state before = kept[0];
   *all = kept[0];
   for (int i = 1; i < BLOCK / WARP; i++) {
     if (i == warp) before = *all;
@@ -43,16 +43,16 @@ static __device__ inline typename F::room scan_block(const F &f, typename F::roo
 
 /* Each block scans a chunk of a row. totals: only the chunk's state is stored. */
 template <class F>
-static __global__ void scan_rows(F f, rows_plan p, typename F::room *parts, bool totals) {
+static __global__ void scan_rows(F f, rows_plan p, typename F::state *parts, bool totals) {
   const int64_t row = blockIdx.x, chunk = blockIdx.y, first = chunk * p.chunk;
   const int64_t last = first + p.chunk < p.n ? first + p.chunk : p.n;
-  typename F::room before = {}, all;
+  typename F::state before = {}, all;
   bool begins = totals || chunk == 0;
   if (!begins) before = parts[row * p.chunks + chunk - 1];
   for (int64_t tile = first; tile < last; tile += BLOCK) {
     const int64_t i = tile + threadIdx.x, mine = i < last ? i : last - 1;
     const int64_t at = place_of(p, row, mine);
-    typename F::room r = scan_block(f, f.load(at, mine), &all);
+    typename F::state r = scan_block(f, f.load(at, mine), &all);
     if (!begins) {
       r = f.join(before, r);
       all = f.join(before, all);
@@ -66,7 +66,7 @@ static __global__ void scan_rows(F f, rows_plan p, typename F::room *parts, bool
 
 /* Scans the states of the chunks. */
 template <class F>
-static __global__ void scan_parts(F f, int64_t rows, int chunks, typename F::room *parts) {
+static __global__ void scan_parts(F f, int64_t rows, int chunks, typename F::state *parts) {
   const int64_t row = thread_number();
   if (row >= rows) return;
   parts += row * chunks;
@@ -79,7 +79,7 @@ template <class F> static __global__ void scan_columns(F f, rows_plan p) {
   if (row >= p.rows) return;
   int64_t at = place_of(p, row, 0);
   const int64_t step = p.from_end ? -p.inner : p.inner;
-  typename F::room r = f.load(at, 0);
+  typename F::state r = f.load(at, 0);
   f.store(at, r);
   for (int64_t i = 1; i < p.n; i++) {
     at += step;
@@ -91,7 +91,7 @@ template <class F> static __global__ void scan_columns(F f, rows_plan p) {
 template <class F>
 static int scan(moth_ctx *ctx, const F &f, const moth_tensor *x, int64_t dim, bool from_end) {
   rows_plan p = {1, 1, 1, 0, 1, from_end};
-  typedef typename F::room room;
+  typedef typename F::state state;
   if (x->l.numel == 0) return MOTH_OK;
   const int along = (int)(dim < 0 ? dim + x->l.ndim : dim);
   for (int d = 0; d < x->l.ndim; d++) {
@@ -107,11 +107,11 @@ static int scan(moth_ctx *ctx, const F &f, const moth_tensor *x, int64_t dim, bo
   p.chunk = ((p.n + wanted - 1) / wanted + BLOCK - 1) / BLOCK * BLOCK;
   p.chunks = (int)((p.n + p.chunk - 1) / p.chunk);
   const dim3 grid = grid_for(p.rows, p.chunks);
-  if (p.chunks == 1) return launch(ctx, x, scan_rows<F>, grid, BLOCK, 0, f, p, (room *)NULL,
+  if (p.chunks == 1) return launch(ctx, x, scan_rows<F>, grid, BLOCK, 0, f, p, (state *)NULL,
                                   false);
-  moth_tensor *kept = device_room(x, p.rows * p.chunks * (int64_t)sizeof(room));
+  moth_tensor *kept = device_scratch(x, p.rows * p.chunks * (int64_t)sizeof(state));
   if (!kept) return moth_status(ctx);
-  room *parts = (room *)(void *)moth_address(kept);
+  state *parts = (state *)(void *)moth_address(kept);
   int status = launch(ctx, x, scan_rows<F>, grid, BLOCK, 0, f, p, parts, true);
   if (!status)
     status = launch(ctx, x, scan_parts<F>, blocks_for(p.rows), BLOCK, 0, f, p.rows, p.chunks,
@@ -124,27 +124,27 @@ static int scan(moth_ctx *ctx, const F &f, const moth_tensor *x, int64_t dim, bo
 /* -- sums and products: integers in 64 bits, wrapping -- */
 
 template <class T> struct running {
-  typedef total_of<T> room;
+  typedef total_of<T> state;
   const T *x;
   results to;
   bool times;
-  MEMBER room load(int64_t at, int64_t) const { return (room)get(x + at); }
-  MEMBER void store(int64_t at, room r) const { put_result(to, at, r); }
-  MEMBER room join(room a, room b) const {
+  MEMBER state load(int64_t at, int64_t) const { return (state)get(x + at); }
+  MEMBER void store(int64_t at, state r) const { put_result(to, at, r); }
+  MEMBER state join(state a, state b) const {
     if constexpr (is_real<T>) return times ? a * b : a + b;
-    else return (room)(times ? (uint64_t)a * (uint64_t)b : (uint64_t)a + (uint64_t)b);
+    else return (state)(times ? (uint64_t)a * (uint64_t)b : (uint64_t)a + (uint64_t)b);
   }
 };
 
 template <class T> struct running_product {
-  typedef ranged_product<total_of<T>> room;
+  typedef ranged_product<total_of<T>> state;
   const T *x;
   results to;
-  MEMBER room load(int64_t at, int64_t) const {
+  MEMBER state load(int64_t at, int64_t) const {
     return ranged<total_of<T>>((total_of<T>)get(x + at), 0);
   }
-  MEMBER void store(int64_t at, room r) const { put_result(to, at, ranged_value(r)); }
-  MEMBER room join(room a, room b) const { return ranged_times<total_of<T>>(a, b); }
+  MEMBER void store(int64_t at, state r) const { put_result(to, at, ranged_value(r)); }
+  MEMBER state join(state a, state b) const { return ranged_times<total_of<T>>(a, b); }
 };
 
 static int running_into(moth_tensor *y, const moth_tensor *input, int64_t dim, bool times,
@@ -182,17 +182,17 @@ MOTH_CUDA(cumprod) { return running_into(out[0], a->input, a->dim, true, false);
 /* -- recurrences -- */
 
 template <class T> struct recurring {
-  struct room {
+  struct state {
     real_of<T> factor, sum;
   };
   const T *x, *factor;
   T *y;
-  MEMBER room load(int64_t at, int64_t i) const {
-    return room{i ? get(factor + at) : (real_of<T>)0, get(x + at)};
+  MEMBER state load(int64_t at, int64_t i) const {
+    return state{i ? get(factor + at) : (real_of<T>)0, get(x + at)};
   }
-  MEMBER void store(int64_t at, room r) const { put(y + at, r.sum); }
-  MEMBER room join(room a, room b) const {
-    return room{a.factor * b.factor, b.sum + b.factor * a.sum};
+  MEMBER void store(int64_t at, state r) const { put(y + at, r.sum); }
+  MEMBER state join(state a, state b) const {
+    return state{a.factor * b.factor, b.sum + b.factor * a.sum};
   }
 };
 
@@ -213,7 +213,7 @@ MOTH_CUDA(recur) {
 /* -- cummax, cummin: the last of equal values; NaN wins -- */
 
 template <class T> struct record_so_far {
-  struct room {
+  struct state {
     real_of<T> v;
     int64_t at;
   };
@@ -221,12 +221,12 @@ template <class T> struct record_so_far {
   T *y;
   int64_t *positions;
   bool least;
-  MEMBER room load(int64_t at, int64_t i) const { return room{get(x + at), i}; }
-  MEMBER void store(int64_t at, room r) const {
+  MEMBER state load(int64_t at, int64_t i) const { return state{get(x + at), i}; }
+  MEMBER void store(int64_t at, state r) const {
     put(y + at, r.v);
     positions[at] = r.at;
   }
-  MEMBER room join(room a, room b) const {
+  MEMBER state join(state a, state b) const {
     if (b.v != b.v) return b;
     return a.v == a.v && (least ? b.v <= a.v : b.v >= a.v) ? b : a;
   }

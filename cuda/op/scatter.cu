@@ -2,8 +2,8 @@
 ** values of one element. */
 #include "../../core/op/index.h"
 
-#include "lib/along.cuh"
-#include "lib/runs.cuh"
+#include "lib/gather_along.cuh"
+#include "lib/equal_runs.cuh"
 
 enum { SUM, PROD, MEAN, AMAX, AMIN };
 
@@ -59,10 +59,10 @@ template <class T> static __global__ void reduce_runs(runs<T> r, bool with_self,
 }
 
 template <class T>
-static int reduce_as(const scatter_reduce_args *a, const ordered &o, const moth_tensor *src,
+static int reduce_as(const scatter_reduce_args *a, const sorted_list &o, const moth_tensor *src,
                      const moth_tensor *y) {
   const int64_t n = o.key->l.numel, pieces = all_pieces(n);
-  moth_tensor *part = pieces ? device_room(y, pieces * (int64_t)sizeof(T)) : NULL;
+  moth_tensor *part = pieces ? device_scratch(y, pieces * (int64_t)sizeof(T)) : NULL;
   if (pieces && !part) return moth_status(a->ctx);
   const runs<T> r = {n, y->l.numel, data<int64_t>(o.key), data<int64_t>(o.from), data<T>(src),
                      (int)a->reduce, part ? data<T>(part) : NULL};
@@ -78,13 +78,13 @@ static int reduce_as(const scatter_reduce_args *a, const ordered &o, const moth_
 
 static int reduce_all(const scatter_reduce_args *a, const moth_tensor *keys, moth_tensor *src,
                       moth_tensor *y) {
-  ordered o;
-  int status = order_list(a->ctx, keys, y->l.numel, &o);
+  sorted_list o;
+  int status = sort_list(a->ctx, keys, y->l.numel, &o);
   if (!status)
     status = y->l.dtype == MOTH_F32   ? reduce_as<float>(a, o, src, y)
              : y->l.dtype == MOTH_F64 ? reduce_as<double>(a, o, src, y)
                                       : reduce_as<int64_t>(a, o, src, y);
-  ordered_free(&o);
+  sorted_list_free(&o);
   return status;
 }
 

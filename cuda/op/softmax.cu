@@ -6,9 +6,9 @@
 
 /* Tests if rows are read 16 bytes at a time. If rows are unaligned, elements at both ends are read
 ** singly, which is too slow for short rows. */
-template <class T> static bool by_lumps(int64_t n, const T *a, const T *b, const T *y) {
+template <class T> static bool by_vecs(int64_t n, const T *a, const T *b, const T *y) {
   if (!in_step(a, y) || !in_step(b, y)) return false;
-  return n >= LUMP<T> * WARP / 2 || (n % LUMP<T> == 0 && on_lump(y));
+  return n >= VEC<T> * WARP / 2 || (n % VEC<T> == 0 && on_vec(y));
 }
 
 /* -- forward -- */
@@ -31,22 +31,22 @@ static __global__ void softmax_rows(int64_t rows, int64_t n, const T *x, T *y) {
   const real_of<T> by = factor_of<LOG>(t);
   if (!works) return;
   y += me.row * n;
-  each_lump<EACH>(me, x, n, [=](int64_t i) {
-    const lump<T, EACH> in = read_lump<T, EACH>(x + i);
-    lump<T, EACH> out;
+  each_vec<EACH>(me, x, n, [=](int64_t i) {
+    const vec<T, EACH> in = read_vec<T, EACH>(x + i);
+    vec<T, EACH> out;
     for (int k = 0; k < EACH; k++) put(&out.at[k], of_top<LOG>(get(&in.at[k]), t, by));
-    write_lump(y + i, out);
+    write_vec(y + i, out);
   }, [=](int64_t i) { put(y + i, of_top<LOG>(get(x + i), t, by)); });
 }
 
 template <class T, bool LOG>
-static __global__ void softmax_lanes(strips s, const T *x, T *y) {
+static __global__ void softmax_inner(strips s, const T *x, T *y) {
   bool valid;
-  const int64_t at = lane_start(s, &valid);
+  const int64_t at = inner_start(s, &valid);
   top<real_of<T>> t = no_top<real_of<T>>();
   for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y)
     take(&t, get(x + at + i * s.inner));
-  t = join_lane(join_tops<real_of<T>>(), t);
+  t = join_inner(join_tops<real_of<T>>(), t);
   const real_of<T> by = factor_of<LOG>(t);
   for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y)
     put(y + at + i * s.inner, of_top<LOG>(get(x + at + i * s.inner), t, by));
@@ -67,10 +67,10 @@ template <bool LOG> static int softmax_of(const moth_tensor *x, int64_t dim, mot
   return with_float(y->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
     const T *from = data<T>(x);
-    const lane_form f = lanes_for(s);
+    const inner_form f = inner_form_of(s);
     if (s.inner > 1)
-      return launch(y->ctx, y, softmax_lanes<T, LOG>, f.grid, f.block, 0, s, from, data<T>(y));
-    return by_lumps(s.n, from, from, data<T>(y)) ? launch_rows<T, LOG, LUMP<T>>(y, s, from)
+      return launch(y->ctx, y, softmax_inner<T, LOG>, f.grid, f.block, 0, s, from, data<T>(y));
+    return by_vecs(s.n, from, from, data<T>(y)) ? launch_rows<T, LOG, VEC<T>>(y, s, from)
                                                  : launch_rows<T, LOG, 1>(y, s, from);
   });
 }
@@ -104,34 +104,34 @@ template <bool LOG, class real> HD real back_value(real dy, real y, real sum) {
 
 template <class T, bool LOG, bool WIDE, int EACH>
 static __global__ void back_rows(int64_t rows, int64_t n, const T *dy, const T *y, T *dx) {
-  typedef lump<T, EACH> many;
+  typedef vec<T, EACH> many;
   const team me = team_of<WIDE, EACH>(n);
   const bool works = me.row < rows;
   const int64_t at = works ? me.row * n : 0;
   real_of<T> sum = 0;
   dy += at, y += at, dx += at;
-  each_lump<EACH>(me, dy, works ? n : 0, [&](int64_t i) {
-    const many v = read_lump<T, EACH>(dy + i), w = read_lump<T, EACH>(y + i);
+  each_vec<EACH>(me, dy, works ? n : 0, [&](int64_t i) {
+    const many v = read_vec<T, EACH>(dy + i), w = read_vec<T, EACH>(y + i);
     for (int k = 0; k < EACH; k++) sum += back_term<LOG>(get(&v.at[k]), get(&w.at[k]));
   }, [&](int64_t i) { sum += back_term<LOG>(get(dy + i), get(y + i)); });
   sum = join_team<WIDE>(me, adds<real_of<T>>(), sum);
-  each_lump<EACH>(me, dy, works ? n : 0, [=](int64_t i) {
-    const many v = read_lump<T, EACH>(dy + i), w = read_lump<T, EACH>(y + i);
+  each_vec<EACH>(me, dy, works ? n : 0, [=](int64_t i) {
+    const many v = read_vec<T, EACH>(dy + i), w = read_vec<T, EACH>(y + i);
     many out;
     for (int k = 0; k < EACH; k++)
       put(&out.at[k], back_value<LOG>(get(&v.at[k]), get(&w.at[k]), sum));
-    write_lump(dx + i, out);
+    write_vec(dx + i, out);
   }, [=](int64_t i) { put(dx + i, back_value<LOG>(get(dy + i), get(y + i), sum)); });
 }
 
 template <class T, bool LOG>
-static __global__ void back_lanes(strips s, const T *dy, const T *y, T *dx) {
+static __global__ void back_inner(strips s, const T *dy, const T *y, T *dx) {
   bool valid;
-  const int64_t at = lane_start(s, &valid);
+  const int64_t at = inner_start(s, &valid);
   real_of<T> sum = 0;
   for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y)
     sum += back_term<LOG>(get(dy + at + i * s.inner), get(y + at + i * s.inner));
-  sum = join_lane(adds<real_of<T>>(), sum);
+  sum = join_inner(adds<real_of<T>>(), sum);
   for (int64_t i = threadIdx.y; valid && i < s.n; i += blockDim.y) {
     const int64_t here = at + i * s.inner;
     put(dx + here, back_value<LOG>(get(dy + here), get(y + here), sum));
@@ -158,11 +158,11 @@ static int back_run(const moth_tensor *input, const moth_tensor *output, int64_t
     status = with_float(out->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
       const T *p = data<T>(dy), *q = data<T>(y);
-      const lane_form f = lanes_for(s);
+      const inner_form f = inner_form_of(s);
       if (s.inner > 1)
-        return launch(out->ctx, out, back_lanes<T, LOG>, f.grid, f.block, 0, s, p, q,
+        return launch(out->ctx, out, back_inner<T, LOG>, f.grid, f.block, 0, s, p, q,
                       data<T>(out));
-      return by_lumps(s.n, p, q, data<T>(out)) ? launch_back<T, LOG, LUMP<T>>(out, s, p, q)
+      return by_vecs(s.n, p, q, data<T>(out)) ? launch_back<T, LOG, VEC<T>>(out, s, p, q)
                                                : launch_back<T, LOG, 1>(out, s, p, q);
     });
   moth_tensor_release(dy);

@@ -65,15 +65,21 @@ static int solve_steps(moth_ctx *ctx, const moth_queue *q, const system_of<T> &p
 /* X A = B is solved as A' X' = B'. */
 MOTH_CUDA(linalg_solve_triangular) {
   const moth_layout &l = out[0]->l;
-  const bool turned = !a->left, upper = (a->upper != 0) != turned;
+  const bool transposed = !a->left, upper = (a->upper != 0) != transposed;
   const int64_t n = a->A->l.shape[a->A->l.ndim - 1];
-  const int64_t columns = l.shape[l.ndim - (turned ? 2 : 1)];
+  const int64_t columns = l.shape[l.ndim - (transposed ? 2 : 1)];
   if (l.numel == 0) return MOTH_OK;
   return with_real(l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    const system_of<T> p = {matrices_of<T>(a->A, l, turned), matrices_of<T>(a->B, l, turned),
-                            matrices_of<T>(out[0], l, turned), NULL, n, columns,
-                            tiles_of(columns), upper, a->unitriangular != 0};
+    const system_of<T> p = {matrices_of<T>(a->A, l, transposed),
+                            matrices_of<T>(a->B, l, transposed),
+                            matrices_of<T>(out[0], l, transposed),
+                            NULL,
+                            n,
+                            columns,
+                            tiles_of(columns),
+                            upper,
+                            a->unitriangular != 0};
     return solve_steps(a->ctx, moth_queue_of(a->ctx, l.device), p, count_of(l));
   });
 }
@@ -162,16 +168,16 @@ static int determinants(const moth_tensor *A, moth_tensor *value, moth_tensor *s
     if (n <= TILE)
       return launch_on(A->ctx, q, det_small<T>, grid_for(count), BLOCK, 0,
                        matrices_of<T>(A, l, false), (int)n, to);
-    moth_tensor *y = q ? moth_tensor_new(A->ctx, &l) : NULL, *room = NULL;
+    moth_tensor *y = q ? moth_tensor_new(A->ctx, &l) : NULL, *scratch = NULL;
     int status = MOTH_OK;
     if (y) {
-      const lu_of<T> p = lu_for<T>(A, y, false, &room);
-      status = room ? lu_large(A->ctx, q, p) : moth_status(A->ctx);
+      const lu_of<T> p = lu_for<T>(A, y, false, &scratch);
+      status = scratch ? lu_large(A->ctx, q, p) : moth_status(A->ctx);
       if (!status) status = launch_on(A->ctx, q, det_large<T>, grid_for(count), WARP, 0, p, to);
     } else {
       status = moth_status(A->ctx);
     }
-    moth_tensor_release(room);
+    moth_tensor_release(scratch);
     moth_tensor_release(y);
     return status;
   });
@@ -183,14 +189,14 @@ MOTH_CUDA(linalg_slogdet) { return determinants(a->A, NULL, out[0], out[1]); }
 /* -- solutions -- */
 
 struct options {
-  bool turned;    /* solve X A = B as A' X' = B' */
+  bool transposed;    /* solve X A = B as A' X' = B' */
   bool cofactors; /* compute det(A) A^-T, which exists for each matrix */
   bool reports;   /* singular matrices are errors */
   int32_t *info;  /* where each matrix was found singular; or NULL */
 };
 
 template <class T>
-static __global__ void solve_small(system_of<T> p, options how, moth_trouble *trouble) {
+static __global__ void solve_small(system_of<T> p, options how, moth_kernel_error *kernel_error) {
   __shared__ tile<T> d, t;
   __shared__ int32_t swaps[TILE], order[TILE];
   __shared__ double scale;
@@ -216,7 +222,7 @@ static __global__ void solve_small(system_of<T> p, options how, moth_trouble *tr
   }
   if (threadIdx.x || col) return;
   if (how.info) how.info[i] = code > 0 ? code : 0;
-  if (trouble && code > 0) report(trouble, TROUBLE_SINGULAR, 0, 0);
+  if (kernel_error && code > 0) report(kernel_error, KERNEL_ERROR_SINGULAR, 0, 0);
 }
 
 template <class T>
@@ -233,14 +239,14 @@ static int solve_large(const moth_tensor *A, const moth_layout &over, system_of<
   moth_ctx *ctx = A->ctx;
   const moth_queue *q = moth_queue_of(ctx, over.device);
   const int64_t count = count_of(over);
-  moth_tensor *y = q ? moth_tensor_new(ctx, &A->l) : NULL, *room = NULL;
-  moth_tensor *scales = how.cofactors && y ? room_of(ctx, over.device, MOTH_F64, count) : NULL;
+  moth_tensor *y = q ? moth_tensor_new(ctx, &A->l) : NULL, *scratch = NULL;
+  moth_tensor *scales = how.cofactors && y ? scratch_of(ctx, over.device, MOTH_F64, count) : NULL;
   int status = y && (scales || !how.cofactors) ? MOTH_OK : moth_status(ctx);
   if (!status) {
-    lu_of<T> p = lu_for<T>(A, y, how.turned, &room);
+    lu_of<T> p = lu_for<T>(A, y, how.transposed, &scratch);
     p.info = how.info;
     p.refuses = !how.cofactors;
-    status = room ? lu_large(ctx, q, p) : moth_status(ctx);
+    status = scratch ? lu_large(ctx, q, p) : moth_status(ctx);
     if (!status) status = lu_finish(ctx, over.device, p, how.reports);
     q = status ? NULL : moth_queue_of(ctx, over.device);
     const dets_of<T> to = {NULL, NULL, NULL, scales ? data<double>(scales) : NULL};
@@ -259,7 +265,7 @@ static int solve_large(const moth_tensor *A, const moth_layout &over, system_of<
     if (!q) status = moth_status(ctx);
   }
   moth_tensor_release(scales);
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   moth_tensor_release(y);
   return status;
 }
@@ -269,17 +275,17 @@ static int solve(const moth_tensor *A, const moth_tensor *B, const moth_tensor *
                  const options &how) {
   const moth_layout &l = y->l;
   const int64_t n = A->l.shape[A->l.ndim - 1];
-  const int64_t columns = l.shape[l.ndim - (how.turned ? 2 : 1)];
+  const int64_t columns = l.shape[l.ndim - (how.transposed ? 2 : 1)];
   return with_real(l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    system_of<T> s = {matrices_of<T>(A, l, how.turned), {},
-                      matrices_of<T>(y, l, how.turned != how.cofactors), NULL, n, columns,
+    system_of<T> s = {matrices_of<T>(A, l, how.transposed), {},
+                      matrices_of<T>(y, l, how.transposed != how.cofactors), NULL, n, columns,
                       tiles_of(columns), false, true};
-    if (B) s.b = matrices_of<T>(B, l, how.turned);
+    if (B) s.b = matrices_of<T>(B, l, how.transposed);
     if (n > TILE) return solve_large(A, l, s, how);
     const moth_queue *q = moth_queue_of(A->ctx, l.device);
     return launch_on(A->ctx, q, solve_small<T>, grid_for(count_of(l) * s.across), BLOCK, 0, s, how,
-                     q && how.reports ? q->trouble : NULL);
+                     q && how.reports ? q->kernel_error : NULL);
   });
 }
 

@@ -8,22 +8,22 @@
 ** elements before that key, and sorts them. All other cases: radix_sort.cuh. */
 #include "../../core/op/sort.h"
 
-#include "lib/order.cuh"
-#include "lib/sort.cuh"
+#include "lib/radix_sort.cuh"
+#include "lib/sort_rows.cuh"
 
 /* -- offsets of rows -- */
 
 /* The offset of element 0 of a row; rows have n elements, p.inner apart. */
-template <class T> HD int64_t row_start(const order_plan<T> &p, int64_t n, int64_t row) {
+template <class T> HD int64_t row_start(const sort_plan<T> &p, int64_t n, int64_t row) {
   return p.inner == 1 ? row * n : row / p.inner * n * p.inner + row % p.inner;
 }
 
-template <class T> HD uint64_t key_at(const order_plan<T> &p, int64_t start, int64_t i) {
+template <class T> HD uint64_t key_at(const sort_plan<T> &p, int64_t start, int64_t i) {
   return key_of(get(p.x + start + i * p.inner)) ^ p.flip;
 }
 
 template <class T>
-HD void order_put(const order_plan<T> &p, int64_t row, int64_t j, int64_t from) {
+HD void order_put(const sort_plan<T> &p, int64_t row, int64_t j, int64_t from) {
   const int64_t to = row_start(p, p.k, row) + j * p.inner;
   p.positions[to] = from;
   if (p.values) p.values[to] = p.x[row_start(p, p.n, row) + from * p.inner];
@@ -31,7 +31,8 @@ HD void order_put(const order_plan<T> &p, int64_t row, int64_t j, int64_t from) 
 
 /* Writes the j-th requested element of a sorted row. */
 template <class T, class At>
-HD void order_out(const order_plan<T> &p, int64_t row, int64_t j, At key, const uint32_t *from) {
+HD void write_requested(const sort_plan<T> &p, int64_t row, int64_t j, At key,
+                        const uint32_t *from) {
   int64_t i = j;
   if (p.rank != ALL_OF_THEM) {
     i = p.rank == MEDIAN ? (p.n - 1) / 2 : p.rank;
@@ -63,7 +64,7 @@ static __device__ inline void bitonic_sort(uint64_t *key, uint32_t *from, int si
   __syncthreads();
 }
 
-template <class T> static __global__ void sort_short(order_plan<T> p, int size) {
+template <class T> static __global__ void sort_short(sort_plan<T> p, int size) {
   uint64_t *key = shared_memory<uint64_t>();
   uint32_t *from = (uint32_t *)(key + size);
   const int64_t row = blockIdx.x, start = row_start(p, p.n, row);
@@ -73,7 +74,7 @@ template <class T> static __global__ void sort_short(order_plan<T> p, int size) 
   }
   bitonic_sort(key, from, size);
   for (int64_t j = threadIdx.x; j < p.k; j += blockDim.x)
-    order_out(p, row, j, [=](int64_t i) { return key[i]; }, from);
+    write_requested(p, row, j, [=](int64_t i) { return key[i]; }, from);
 }
 
 /* -- the first k elements, or the element of one rank -- */
@@ -113,7 +114,7 @@ static __device__ inline int digit_of_rank(const unsigned *count, int64_t *wante
 
 /* The key of rank `wanted`, from 1, in a row. */
 template <class T>
-static __device__ inline selected key_of_rank(const order_plan<T> &p, int64_t start,
+static __device__ inline selected key_of_rank(const sort_plan<T> &p, int64_t start,
                                               int64_t wanted) {
   __shared__ unsigned count[SELECT_BINS];
   const int bits = 8 * (int)sizeof(real_of<T>);
@@ -135,7 +136,7 @@ static __device__ inline selected key_of_rank(const order_plan<T> &p, int64_t st
 
 /* Appends the first `wanted` elements with the key, by position, to the lists. */
 template <class T>
-static __device__ inline void take_equals(const order_plan<T> &p, int64_t start, uint64_t last,
+static __device__ inline void take_equals(const sort_plan<T> &p, int64_t start, uint64_t last,
                                           int64_t wanted, uint64_t *key, uint32_t *from) {
   __shared__ int warps[BLOCK / WARP];
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -161,7 +162,7 @@ static __device__ inline void take_equals(const order_plan<T> &p, int64_t start,
 
 /* size: a power of two, at least k. Elements are gathered in any order; the sort by key and
 ** position has only one result. */
-template <class T> static __global__ void select_first(order_plan<T> p, int size) {
+template <class T> static __global__ void select_first(sort_plan<T> p, int size) {
   __shared__ unsigned taken;
   uint64_t *key = shared_memory<uint64_t>();
   uint32_t *from = (uint32_t *)(key + size);
@@ -186,7 +187,7 @@ template <class T> static __global__ void select_first(order_plan<T> p, int size
   for (int64_t j = threadIdx.x; j < p.k; j += BLOCK) order_put(p, row, j, from[j]);
 }
 
-template <class T> static __global__ void select_rank(order_plan<T> p) {
+template <class T> static __global__ void select_rank(sort_plan<T> p) {
   __shared__ unsigned first;
   const int64_t row = blockIdx.x, start = row_start(p, p.n, row);
   bool nan = false;
@@ -205,33 +206,33 @@ template <class T> static __global__ void select_rank(order_plan<T> p) {
 
 /* A block reads a row five to nine times, so a few very long rows are faster with the radix sort by
 ** all blocks. */
-template <class T> static inline bool may_select(const order_plan<T> &p) {
+template <class T> static inline bool may_select(const sort_plan<T> &p) {
   const bool few = p.rank != ALL_OF_THEM || p.k <= SELECT_MOST;
   return few && (p.n <= (int64_t)1 << 18 || p.rows >= 8);
 }
 
 /* -- long rows -- */
 
-template <class T> static __global__ void make_keys(order_plan<T> p, uint64_t *key) {
+template <class T> static __global__ void make_keys(sort_plan<T> p, uint64_t *key) {
   const int64_t at = thread_number(), row = at / p.n;
   if (at < p.rows * p.n) key[at] = key_at(p, row_start(p, p.n, row), at - row * p.n);
 }
 
 template <class T>
-static __global__ void give_order(order_plan<T> p, const uint64_t *key, const uint32_t *from) {
+static __global__ void give_order(sort_plan<T> p, const uint64_t *key, const uint32_t *from) {
   const int64_t at = thread_number();
   if (at >= p.rows * p.k) return;
   const int64_t row = at / p.k;
   key += row * p.n;
-  order_out(p, row, at % p.k, [=](int64_t i) { return key[i]; }, from + row * p.n);
+  write_requested(p, row, at % p.k, [=](int64_t i) { return key[i]; }, from + row * p.n);
 }
 
 template <class T>
-static int sort_long(moth_ctx *ctx, const moth_tensor *x, const order_plan<T> &p) {
+static int sort_long(moth_ctx *ctx, const moth_tensor *x, const sort_plan<T> &p) {
   const int64_t all = p.rows * p.n, counts = radix_counts(p.rows, p.n) + 1;
-  moth_tensor *room = device_room(x, all * 24 + counts * 8);
-  if (!room) return moth_status(ctx);
-  uint64_t *key[2] = {data<uint64_t>(room), data<uint64_t>(room) + all};
+  moth_tensor *scratch = device_scratch(x, all * 24 + counts * 8);
+  if (!scratch) return moth_status(ctx);
+  uint64_t *key[2] = {data<uint64_t>(scratch), data<uint64_t>(scratch) + all};
   int64_t *starts = (int64_t *)(key[1] + all);
   uint32_t *from[2] = {(uint32_t *)(starts + counts), (uint32_t *)(starts + counts) + all};
   const radix<uint32_t> r = {p.rows, p.n, key[1], {key[0], key[1]}, {from[0], from[1]}, starts};
@@ -241,7 +242,7 @@ static int sort_long(moth_ctx *ctx, const moth_tensor *x, const order_plan<T> &p
   if (!status)
     status = launch(ctx, x, give_order<T>, blocks_for(p.rows * p.k), BLOCK, 0, p, key[last],
                     from[last]);
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   return status;
 }
 
@@ -252,7 +253,7 @@ static inline int power_of_two(int64_t n) {
 }
 
 template <class T>
-int put_in_order(moth_ctx *ctx, const moth_tensor *x, const order_plan<T> &p) {
+int sort_rows(moth_ctx *ctx, const moth_tensor *x, const sort_plan<T> &p) {
   const dim3 rows = grid_for(p.rows);
   if (p.rows * p.k == 0) return MOTH_OK;
   if (p.n >= UINT32_MAX)
@@ -260,16 +261,16 @@ int put_in_order(moth_ctx *ctx, const moth_tensor *x, const order_plan<T> &p) {
                      "here");
   if (p.n > SHORT_ROW && !may_select(p)) return sort_long(ctx, x, p);
   const int size = power_of_two(p.n > SHORT_ROW ? p.k : p.n);
-  const size_t room = (size_t)size * 12;
+  const size_t bytes = (size_t)size * 12;
   if (p.n > SHORT_ROW && p.rank != ALL_OF_THEM)
     return launch(ctx, x, select_rank<T>, rows, BLOCK, 0, p);
-  if (p.n > SHORT_ROW) return launch(ctx, x, select_first<T>, rows, BLOCK, room, p, size);
+  if (p.n > SHORT_ROW) return launch(ctx, x, select_first<T>, rows, BLOCK, bytes, p, size);
   const int threads = size / 2 < WARP ? (int)WARP : size / 2 > BLOCK ? (int)BLOCK : size / 2;
-  return launch(ctx, x, sort_short<T>, rows, threads, room, p, size);
+  return launch(ctx, x, sort_short<T>, rows, threads, bytes, p, size);
 }
 
 #define MOTH_ORDERED(T) \
-  template int put_in_order(moth_ctx *, const moth_tensor *, const order_plan<T> &);
+  template int sort_rows(moth_ctx *, const moth_tensor *, const sort_plan<T> &);
 MOTH_ORDERED(uint8_t) MOTH_ORDERED(int8_t) MOTH_ORDERED(int16_t)
 MOTH_ORDERED(int32_t) MOTH_ORDERED(int64_t) MOTH_ORDERED(f16)
 MOTH_ORDERED(bf16) MOTH_ORDERED(float) MOTH_ORDERED(double)
@@ -286,7 +287,7 @@ static int sort_into(moth_tensor *values, moth_tensor *positions, const moth_ten
   if (!x) return moth_status(ctx);
   int status = with_numbers(x->l.dtype, [&](auto t) {
     typedef typename decltype(t)::of T;
-    order_plan<T> p = {data<T>(x), values ? data<T>(values) : NULL, data<int64_t>(positions),
+    sort_plan<T> p = {data<T>(x), values ? data<T>(values) : NULL, data<int64_t>(positions),
                        1, 1, 1, 1, rank, descending ? last_key<T>() : 0};
     for (int d = 0; d < x->l.ndim; d++) {
       if (d == along) p.n = x->l.shape[d];
@@ -294,7 +295,7 @@ static int sort_into(moth_tensor *values, moth_tensor *positions, const moth_ten
       if (d > along) p.inner *= x->l.shape[d];
     }
     if (p.rows && rank == ALL_OF_THEM) p.k = positions->l.numel / p.rows;
-    return put_in_order(ctx, x, p);
+    return sort_rows(ctx, x, p);
   });
   moth_tensor_release(x);
   return status;

@@ -4,9 +4,9 @@
 #include "lib/elementwise.cuh"
 
 struct nan_to_num_form;
-template <> constexpr bool of_wholes<nan_to_num_form> = false; /* integers are copied */
+template <> constexpr bool of_integers<nan_to_num_form> = false; /* integers are copied */
 
-#define LISTS(ONE, TWO, THREE) \
+#define LISTS(ONE, TWO, THREE)  \
   UNARY_FUNCTIONS(ONE)          \
   UNARY_OTHERS(ONE)             \
   UNARY_BACKS(TWO)

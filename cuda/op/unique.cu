@@ -1,7 +1,7 @@
 /* unique.cu -- searches values in sorted and unsorted sequences, as in core/op/unique.c. */
 #include "../../core/op/sort.h"
 
-#include "lib/sort.cuh"
+#include "lib/sort_rows.cuh"
 
 /* `n`: length of a row of the sequence; `each`: length of a row of the input. */
 template <class T>
@@ -44,19 +44,19 @@ static __global__ void look_up(int64_t all, int64_t n, const T *sorted, const T 
 MOTH_CUDA(isin) {
   moth_tensor *test = moth_packed(a->test_elements), *x = moth_packed(a->elements), *y = out[0];
   const int64_t n = a->test_elements->l.numel, all = y->l.numel;
-  moth_tensor *room = device_room(y, n * 16 + 16); /* values, positions */
-  int status = test && x && room ? MOTH_OK : moth_status(a->ctx);
+  moth_tensor *scratch = device_scratch(y, n * 16 + 16); /* values, positions */
+  int status = test && x && scratch ? MOTH_OK : moth_status(a->ctx);
   if (!status && all)
     status = with_numbers(x->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      int64_t *positions = data<int64_t>(room);
+      int64_t *positions = data<int64_t>(scratch);
       T *sorted = (T *)(void *)(positions + n);
-      const order_plan<T> p = {data<T>(test), sorted, positions, 1, n, 1, n, ALL_OF_THEM, 0};
-      const int done = put_in_order(a->ctx, y, p);
+      const sort_plan<T> p = {data<T>(test), sorted, positions, 1, n, 1, n, ALL_OF_THEM, 0};
+      const int done = sort_rows(a->ctx, y, p);
       return done ? done : launch(a->ctx, y, look_up<T>, blocks_for(all), BLOCK, 0, all, n, sorted,
                                   data<T>(x), (bool)a->invert, data<uint8_t>(y));
     });
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   moth_tensor_release(x);
   moth_tensor_release(test);
   return status;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "host/device.cuh"
-#include "lib/numbers.cuh"
+#include "lib/dtypes.cuh"
 
 /* -- the interface -- */
 
@@ -21,7 +21,7 @@ typedef struct lt_algorithm {
 
 typedef struct lt_found {
   lt_algorithm algorithm;
-  size_t room;
+  size_t workspace;
   int status;
   float waves;
   int reserved[4];
@@ -33,31 +33,31 @@ enum { LT_COMPUTE_32F = 68, LT_COMPUTE_64F = 70, LT_COMPUTE_TF32 = 77 };
 enum { LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_EPILOGUE = 7, LT_DESC_BIAS = 8 };
 enum { LT_LAYOUT_BATCH = 5, LT_LAYOUT_STEP = 6 };
 /* LT_PREFER_ALIGNMENT is for A; the next values are for B, C and D. */
-enum { LT_PREFER_ROOM = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 };
+enum { LT_PREFER_WORKSPACE = 1, LT_PREFER_SUMS = 3, LT_PREFER_ALIGNMENT = 5 };
 /* How a product that is split among blocks may be summed: in the result itself; or in scratch
 ** memory in a fixed order, in the compute type or in the result's type. */
 enum { LT_SUMS_WIDE = 2, LT_SUMS_REPEAT = 2 | 4, LT_SUMS_ANY = 7 };
 enum { LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_SUMS_B = 512 };
 enum { LT_ALIGNED = 256 }; /* bytes: a larger alignment makes no difference */
 
-#define LT_FUNCTIONS(F)                                                                       \
-  F(Create, (void **handle))                                                                  \
-  F(Destroy, (void *handle))                                                                  \
-  F(MatmulDescCreate, (void **desc, int compute, int scale))                                  \
-  F(MatmulDescDestroy, (void *desc))                                                          \
-  F(MatmulDescSetAttribute, (void *desc, int what, const void *value, size_t size))           \
-  F(MatrixLayoutCreate, (void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld))  \
-  F(MatrixLayoutDestroy, (void *layout))                                                      \
-  F(MatrixLayoutSetAttribute, (void *layout, int what, const void *value, size_t size))       \
-  F(MatmulPreferenceCreate, (void **preference))                                              \
-  F(MatmulPreferenceDestroy, (void *preference))                                              \
-  F(MatmulPreferenceSetAttribute, (void *p, int what, const void *value, size_t size))        \
-  F(MatmulAlgoGetHeuristic, (void *handle, void *desc, void *a, void *b, void *c, void *d,    \
-                             void *preference, int wanted, lt_found *found, int *count))      \
-  F(Matmul, (void *handle, void *desc, const void *alpha, const void *a, void *a_layout,      \
-             const void *b, void *b_layout, const void *beta, const void *c, void *c_layout,  \
-             void *d, void *d_layout, const lt_algorithm *algorithm, void *room,              \
-             size_t room_size, cudaStream_t stream))
+#define LT_FUNCTIONS(F)                                                                            \
+  F(Create, (void **handle))                                                                       \
+  F(Destroy, (void *handle))                                                                       \
+  F(MatmulDescCreate, (void **desc, int compute, int scale))                                       \
+  F(MatmulDescDestroy, (void *desc))                                                               \
+  F(MatmulDescSetAttribute, (void *desc, int what, const void *value, size_t size))                \
+  F(MatrixLayoutCreate, (void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld))       \
+  F(MatrixLayoutDestroy, (void *layout))                                                           \
+  F(MatrixLayoutSetAttribute, (void *layout, int what, const void *value, size_t size))            \
+  F(MatmulPreferenceCreate, (void **preference))                                                   \
+  F(MatmulPreferenceDestroy, (void *preference))                                                   \
+  F(MatmulPreferenceSetAttribute, (void *p, int what, const void *value, size_t size))             \
+  F(MatmulAlgoGetHeuristic, (void *handle, void *desc, void *a, void *b, void *c, void *d,         \
+                             void *preference, int wanted, lt_found *found, int *count))           \
+  F(Matmul, (void *handle, void *desc, const void *alpha, const void *a, void *a_layout,           \
+             const void *b, void *b_layout, const void *beta, const void *c, void *c_layout,       \
+             void *d, void *d_layout, const lt_algorithm *algorithm, void *workspace,              \
+             size_t workspace_size, cudaStream_t stream))
 
 #define LT_MEMBER(name, args) int(*name) args;
 #define LT_NAME(name, args) "cublasLt" #name,
@@ -74,7 +74,7 @@ static const char *const lt_names[] = {LT_FUNCTIONS(LT_NAME)};
 /* -- the state of a context on a device -- */
 
 typedef struct lt_key { /* all that the choice depends on; compared bytewise */
-  int32_t dtype, compute, epilogue, turned_x, turned_y;
+  int32_t dtype, compute, epilogue, transposed_x, transposed_y;
   uint32_t sums; /* LT_SUMS_ constants */
   uint32_t alignment[4]; /* of A, B, C; the last one: of all outputs and of the bias together */
   int64_t m, n, k, ldx, ldy, ldc, count, step_x, step_y, step_c;
@@ -91,8 +91,8 @@ typedef struct lt_plan {
 enum { PLANS = 512 };
 
 typedef struct lt_state {
-  void *handle, *preference, *room;
-  size_t room_size;
+  void *handle, *preference, *workspace;
+  size_t workspace_size;
   lt_plan plans[PLANS];
 } lt_state;
 
@@ -109,7 +109,7 @@ static void close_state(void *state) {
   for (int i = 0; i < PLANS; i++) drop_plan(&s->plans[i]);
   if (s->preference) lt.fn.MatmulPreferenceDestroy(s->preference);
   if (s->handle) lt.fn.Destroy(s->handle);
-  cudaFree(s->room);
+  cudaFree(s->workspace);
   free(s);
 }
 
@@ -130,15 +130,15 @@ static lt_state *state_of(const moth_queue *q) {
   if (!s) return NULL;
   kept->state = s;
   kept->close = close_state;
-  s->room_size = (size_t)(q->major >= 9 ? 32 : 8) << 20; /* NVIDIA's recommendation */
-  if (cudaMalloc(&s->room, s->room_size) != cudaSuccess) {
+  s->workspace_size = (size_t)(q->major >= 9 ? 32 : 8) << 20; /* NVIDIA's recommendation */
+  if (cudaMalloc(&s->workspace, s->workspace_size) != cudaSuccess) {
     cudaGetLastError();
-    s->room = NULL;
-    s->room_size = 0;
+    s->workspace = NULL;
+    s->workspace_size = 0;
   }
   if (lt.fn.MatmulPreferenceCreate(&s->preference)) return NULL;
-  lt.fn.MatmulPreferenceSetAttribute(s->preference, LT_PREFER_ROOM, &s->room_size,
-                                     sizeof s->room_size);
+  lt.fn.MatmulPreferenceSetAttribute(s->preference, LT_PREFER_WORKSPACE, &s->workspace_size,
+                                     sizeof s->workspace_size);
   if (lt.fn.Create(&s->handle)) s->handle = NULL;
   return s->handle ? s : NULL;
 }
@@ -147,12 +147,12 @@ bool moth_blaslt_is_here(const moth_queue *q) { return state_of(q) != NULL; }
 
 /* -- plans -- */
 
-static void *layout_of(int type, bool turned, int64_t rows, int64_t cols, int64_t ld,
+static void *layout_of(int type, bool transposed, int64_t rows, int64_t cols, int64_t ld,
                        int64_t count, int64_t step) {
   void *l = NULL;
   const int32_t n = (int32_t)count;
-  if (lt.fn.MatrixLayoutCreate(&l, type, (uint64_t)(turned ? cols : rows),
-                               (uint64_t)(turned ? rows : cols), ld))
+  if (lt.fn.MatrixLayoutCreate(&l, type, (uint64_t)(transposed ? cols : rows),
+                               (uint64_t)(transposed ? rows : cols), ld))
     return NULL;
   lt.fn.MatrixLayoutSetAttribute(l, LT_LAYOUT_BATCH, &n, sizeof n);
   lt.fn.MatrixLayoutSetAttribute(l, LT_LAYOUT_STEP, &step, sizeof step);
@@ -172,12 +172,12 @@ static void make_plan(lt_state *s, lt_plan *p, const lt_key *k, const void *besi
     p->desc = NULL;
     return;
   }
-  lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSA, &k->turned_x, sizeof k->turned_x);
-  lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSB, &k->turned_y, sizeof k->turned_y);
+  lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSA, &k->transposed_x, sizeof k->transposed_x);
+  lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_TRANSB, &k->transposed_y, sizeof k->transposed_y);
   lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_EPILOGUE, &epilogue, sizeof epilogue);
   if (beside) lt.fn.MatmulDescSetAttribute(p->desc, LT_DESC_BIAS, &beside, sizeof beside);
-  p->x = layout_of(type, k->turned_x, k->n, k->k, k->ldx, k->count, k->step_x);
-  p->y = layout_of(type, k->turned_y, k->k, k->m, k->ldy, k->count, k->step_y);
+  p->x = layout_of(type, k->transposed_x, k->n, k->k, k->ldx, k->count, k->step_x);
+  p->y = layout_of(type, k->transposed_y, k->k, k->m, k->ldy, k->count, k->step_y);
   p->c = layout_of(type, false, k->n, k->m, k->ldc, k->count, k->step_c);
   if (!p->x || !p->y || !p->c) return;
   for (int i = 0; i < 4; i++)
@@ -198,12 +198,12 @@ static lt_plan *plan_of(lt_state *s, const lt_key *k, const void *beside) {
 
 /* -- operands in the library's form -- */
 
-/* A column-major matrix: (rows, cols) with row and column strides; *turned: it is row-major. */
-static bool lies(int64_t rows, int64_t cols, int64_t rs, int64_t cs, int32_t *turned,
+/* A column-major matrix: (rows, cols) with row and column strides; *transposed: it is row-major. */
+static bool lies(int64_t rows, int64_t cols, int64_t rs, int64_t cs, int32_t *transposed,
                  int64_t *ld) {
-  for (*turned = 0; *turned < 2; ++*turned) {
-    const int64_t inner = *turned ? cols : rows, outer = *turned ? rows : cols;
-    const int64_t near = *turned ? cs : rs, far = *turned ? rs : cs;
+  for (*transposed = 0; *transposed < 2; ++*transposed) {
+    const int64_t inner = *transposed ? cols : rows, outer = *transposed ? rows : cols;
+    const int64_t near = *transposed ? cs : rs, far = *transposed ? rs : cs;
     *ld = outer == 1 ? inner : far;
     if ((near == 1 || inner == 1) && *ld >= inner) return true;
   }
@@ -263,7 +263,7 @@ static int multiply(lt_call *c, const char *a, const char *b, char *to, int64_t 
   const int failed = lt.fn.Matmul(
     c->s->handle, p->desc, f64 ? (const void *)&wide[0] : (const void *)&narrow[0], b, p->x, a,
     p->y, f64 ? (const void *)&wide[1] : (const void *)&narrow[1], to, p->c, to, p->c,
-    &p->found.algorithm, c->s->room, c->s->room_size, c->q->stream);
+    &p->found.algorithm, c->s->workspace, c->s->workspace_size, c->q->stream);
   if (failed == LT_EXECUTION_FAILED)
     return moth_fail(c->ctx, MOTH_E_CUDA, NULL,
                      "cuBLASLt could not multiply (CUBLAS_STATUS_EXECUTION_FAILED)");
@@ -305,8 +305,8 @@ int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g, bool
   lt_key *k = &c.key;
   *done = false;
   if (!moth_is_float(g->dtype) || !(c.s = state_of(c.q))) return MOTH_OK;
-  if (!lies(g->n, g->k, g->cs_b, g->rs_b, &k->turned_x, &k->ldx) ||
-      !lies(g->k, g->m, g->cs_a, g->rs_a, &k->turned_y, &k->ldy))
+  if (!lies(g->n, g->k, g->cs_b, g->rs_b, &k->transposed_x, &k->ldx) ||
+      !lies(g->k, g->m, g->cs_a, g->rs_a, &k->transposed_y, &k->ldy))
     return MOTH_OK;
   merged(g->batch, &batch);
   k->dtype = g->dtype;

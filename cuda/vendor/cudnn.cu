@@ -105,7 +105,7 @@ static void describe(dnn_plan *p, const dnn_state *s, const conv_key *k) {
 
 /* Limit of a plan's scratch memory in bytes: engines that need channels_last convert images and
 ** results there. */
-static int64_t most_room(const conv_key *k) {
+static int64_t max_workspace(const conv_key *k) {
   const window *w = &k->w;
   const int64_t in = k->depth.kernel ? k->depth.in : 1, out = k->depth.kernel ? k->depth.out : 1;
   const int64_t images = in * k->images * k->groups * k->channels * w->in[0] * w->in[1];
@@ -167,7 +167,7 @@ int moth_conv_cudnn(const conv_job &j, bool *done) {
   if (is_new) {
     p->exact = k.exact;
     p->repeats = true;
-    p->most_room = most_room(&k);
+    p->max_workspace = max_workspace(&k);
     describe(p, s, &k);
     dnn_choose(p, s);
     if (k.timed) dnn_choose_fastest(s, p, &c);

@@ -58,13 +58,14 @@ typedef struct fused {
   int64_t next; /* id of the next virtual tensor */
 } fused;
 
-/* A half-type tensor (b, heads, rows, cols); turned: transposed to (b, heads, cols, rows). */
+/* A half-type tensor (b, heads, rows, cols); transposed: each matrix is transposed to (b, heads,
+** cols, rows). */
 static void *describe_half(const fused *f, int name, int64_t heads, int64_t rows, int64_t cols,
-                           bool turned) {
+                           bool transposed) {
   const int64_t *step = f->k->steps[name];
   const dnn_tensor t = {name, 16, (int)f->k->type, DNN_IN_MEMORY,
-                        {f->k->b, heads, turned ? cols : rows, turned ? rows : cols},
-                        {step[0], step[1], turned ? 1 : step[2], turned ? step[2] : 1}};
+                        {f->k->b, heads, transposed ? cols : rows, transposed ? rows : cols},
+                        {step[0], step[1], transposed ? 1 : step[2], transposed ? step[2] : 1}};
   return dnn_describe(f->p, &t);
 }
 
@@ -130,7 +131,7 @@ static void *reshaped(fused *f, void *x, const dnn_tensor *as) {
 }
 
 /* The scores x, transposed to (keys, queries), in the half type. */
-static void *turned_scores(fused *f, void *x) {
+static void *transposed_scores(fused *f, void *x) {
   const fused_key *k = f->k;
   const dnn_tensor t = {f->next++, 16, (int)k->type, DNN_VIRTUAL, {k->b, k->h, k->s, k->l},
                         {k->h * k->s * k->l, k->s * k->l, 1, k->s}};
@@ -150,9 +151,9 @@ static void *masked(fused *f, void *x) {
   return y;
 }
 
-static void *scaled_scores(fused *f, void *query, void *turned_key, void *scale) {
+static void *scaled_scores(fused *f, void *query, void *transposed_key, void *scale) {
   void *product = scores(f, DNN_FLOAT);
-  put_product(f, query, turned_key, product);
+  put_product(f, query, transposed_key, product);
   return masked(f, then(f, DNN_MUL, product, scale));
 }
 
@@ -175,12 +176,12 @@ static void describe_forward(fused *f) {
 }
 
 /* to := scores^T x for each head; heads that share keys are summed. */
-static void gather(fused *f, void *turned, void *x, int to, int64_t cols) {
+static void gather(fused *f, void *transposed, void *x, int to, int64_t cols) {
   const fused_key *k = f->k;
   void *y = describe_half(f, to, k->hk, k->s, cols, false);
-  if (k->h == k->hk) return put_product(f, turned, x, y);
+  if (k->h == k->hk) return put_product(f, transposed, x, y);
   void *each = describe_packed(f, -1, (int)k->type, k->s, cols);
-  put_product(f, turned, x, each);
+  put_product(f, transposed, x, each);
   put_reduction(f, REDUCE_ADD, each, y);
 }
 
@@ -206,12 +207,12 @@ static void describe_backward(fused *f) {
   void *scale = describe_number(f, SCALE), *dots = describe_dots(f, output, grad);
   void *s = scaled_scores(f, query, key, scale);
   void *weights = then(f, DNN_EXP, then(f, DNN_SUB, s, of_rows(f, LSE)), NULL);
-  gather(f, turned_scores(f, weights), grad, DVALUE, k->v);
+  gather(f, transposed_scores(f, weights), grad, DVALUE, k->v);
   void *d = scores(f, DNN_FLOAT);
   put_product(f, grad, value, d);
   d = then(f, DNN_MUL, then(f, DNN_SUB, d, dots), weights);
   d = then(f, DNN_MUL, d, scale);
-  gather(f, turned_scores(f, d), query, DKEY, k->e);
+  gather(f, transposed_scores(f, d), query, DKEY, k->e);
   const int64_t *step = k->steps[KEY];
   const dnn_tensor rows = {f->next++, 16, (int)k->type, DNN_VIRTUAL, {k->b, k->hk, k->s, k->e},
                            {step[0], step[1], step[2], 1}};
@@ -357,7 +358,7 @@ static int run_fused(fused_call *c, bool *done) {
   dnn_plan *p = dnn_plan_of(s, &key, repeated ? INFINITY : work, &is_new);
   if (p && is_new) {
     fused f = {p, &k, NAMES};
-    p->most_room = (int64_t)1 << 30;
+    p->max_workspace = (int64_t)1 << 30;
     if (c->x[GRAD]) describe_backward(&f);
     else describe_forward(&f);
     dnn_close_graph(p, s);
@@ -365,14 +366,14 @@ static int run_fused(fused_call *c, bool *done) {
   }
   if (!p || !p->plan) return MOTH_OK;
   moth_tensor *own[2] = {NULL, NULL};
-  bool has_room = true;
-  for (int i = 0; i < 2 && c->x[GRAD] && has_room; i++) {
-    c->x[DOTS + i] = own[i] = attention_room(c->ctx, MOTH_F32, c->x[QUERY]->l.device,
+  bool fits = true;
+  for (int i = 0; i < 2 && c->x[GRAD] && fits; i++) {
+    c->x[DOTS + i] = own[i] = attention_scratch(c->ctx, MOTH_F32, c->x[QUERY]->l.device,
                                              k.b * k.h * k.l * (i ? k.e : 1));
-    has_room = own[i] != NULL;
+    fits = own[i] != NULL;
   }
-  if (!has_room) forget_failure(c->ctx);
-  const int status = has_room ? run_plan(c, s, p, done) : MOTH_OK;
+  if (!fits) forget_failure(c->ctx);
+  const int status = fits ? run_plan(c, s, p, done) : MOTH_OK;
   for (int i = 0; i < 2; i++) moth_tensor_release(own[i]);
   return status;
 }

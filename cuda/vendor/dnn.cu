@@ -21,28 +21,28 @@ enum { /* attributes */
   POINTWISE_MODE = 0, POINTWISE_TYPE, POINTWISE_AXIS = 9,
   HEURISTICS_MODE = 200, HEURISTICS_GRAPH, HEURISTICS_RESULTS,
   CONFIG_ENGINE = 300,
-  PLAN_HANDLE = 400, PLAN_CONFIG, PLAN_ROOM,
+  PLAN_HANDLE = 400, PLAN_CONFIG, PLAN_WORKSPACE,
   POINTWISE_HOW = 750, POINTWISE_X, POINTWISE_B, POINTWISE_Y, POINTWISE_WHERE = 758,
   GRAPH_HANDLE = 800, GRAPH_OPERATIONS,
   TENSOR_ALIGNMENT = 900, TENSOR_TYPE, TENSOR_SHAPE, TENSOR_STRIDES, TENSOR_NAME = 906,
   TENSOR_IS_VIRTUAL, TENSOR_BY_VALUE,
-  VARIANT_NAMES = 1000, VARIANT_POINTERS, VARIANT_ROOM = 1003,
+  VARIANT_NAMES = 1000, VARIANT_POINTERS, VARIANT_WORKSPACE = 1003,
   ENGINE_NOTES = 1303
 };
 enum { MODE_FALLBACK = 2, MODE_A = 3 };
 enum { NOTE_TENSOR_CORES = 0, NOTE_NARROWS = 1, NOTE_NOT_REPEATABLE = 4 };
 
-#define DNN_FUNCTIONS(F)                                                                    \
-  F(size_t, GetVersion, (void))                                                             \
-  F(int, Create, (void **handle))                                                           \
-  F(int, Destroy, (void *handle))                                                           \
-  F(int, SetStream, (void *handle, cudaStream_t stream))                                    \
-  F(int, BackendCreateDescriptor, (int kind, void **desc))                                  \
-  F(int, BackendDestroyDescriptor, (void *desc))                                            \
+#define DNN_FUNCTIONS(F)                                                                     \
+  F(size_t, GetVersion, (void))                                                              \
+  F(int, Create, (void **handle))                                                            \
+  F(int, Destroy, (void *handle))                                                            \
+  F(int, SetStream, (void *handle, cudaStream_t stream))                                     \
+  F(int, BackendCreateDescriptor, (int kind, void **desc))                                   \
+  F(int, BackendDestroyDescriptor, (void *desc))                                             \
   F(int, BackendSetAttribute, (void *desc, int name, int type, int64_t n, const void *from)) \
-  F(int, BackendGetAttribute,                                                               \
-    (void *desc, int name, int type, int64_t most, int64_t *n, void *to))                   \
-  F(int, BackendFinalize, (void *desc))                                                     \
+  F(int, BackendGetAttribute,                                                                \
+    (void *desc, int name, int type, int64_t most, int64_t *n, void *to))                    \
+  F(int, BackendFinalize, (void *desc))                                                      \
   F(int, BackendExecute, (void *handle, void *plan, void *variant))
 
 #define DNN_MEMBER(type, name, args) type(*name) args;
@@ -77,7 +77,7 @@ struct dnn_state {
 
 static void drop_plan(dnn_plan *p) {
   if (p->plan) dnn.fn.BackendDestroyDescriptor(p->plan);
-  while (p->count > 0) dnn.fn.BackendDestroyDescriptor(p->made[--p->count]);
+  while (p->count > 0) dnn.fn.BackendDestroyDescriptor(p->descriptors[--p->count]);
   memset(p, 0, sizeof *p);
 }
 
@@ -152,9 +152,10 @@ dnn_plan *dnn_plan_known(dnn_state *s, const dnn_key *key) {
 
 void *dnn_begin(dnn_plan *p, int kind) {
   void *d = NULL;
-  p->failed = p->failed || p->count == DNN_MOST_MADE || dnn.fn.BackendCreateDescriptor(kind, &d);
+  p->failed =
+      p->failed || p->count == DNN_MOST_DESCRIPTORS || dnn.fn.BackendCreateDescriptor(kind, &d);
   if (p->failed) return NULL;
-  p->made[p->count++] = d;
+  p->descriptors[p->count++] = d;
   return d;
 }
 
@@ -232,15 +233,15 @@ static bool suits(const dnn_plan *p, void *config) {
 /* Makes p's plan from a configuration, if it is supported and allowed. */
 static bool take(dnn_plan *p, void *handle, void *config) {
   void *plan = NULL;
-  int64_t room = 0, n = 0;
+  int64_t workspace = 0, n = 0;
   if (!suits(p, config) || dnn.fn.BackendCreateDescriptor(DNN_PLAN, &plan)) return false;
   if (!dnn.fn.BackendSetAttribute(plan, PLAN_HANDLE, DNN_IS_HANDLE, 1, &handle) &&
       !dnn.fn.BackendSetAttribute(plan, PLAN_CONFIG, DNN_IS_DESCRIPTOR, 1, &config) &&
       !dnn.fn.BackendFinalize(plan) &&
-      !dnn.fn.BackendGetAttribute(plan, PLAN_ROOM, DNN_IS_INT64, 1, &n, &room) &&
-      room >= 0 && room <= p->most_room) {
+      !dnn.fn.BackendGetAttribute(plan, PLAN_WORKSPACE, DNN_IS_INT64, 1, &n, &workspace) &&
+      workspace >= 0 && workspace <= p->max_workspace) {
     p->plan = plan;
-    p->room = (size_t)room;
+    p->workspace = (size_t)workspace;
     return true;
   }
   dnn.fn.BackendDestroyDescriptor(plan);
@@ -251,26 +252,27 @@ static bool take(dnn_plan *p, void *handle, void *config) {
 static void choose_in(dnn_plan *p, void *handle, int mode, int *at) {
   enum { MOST = 64 };
   void *heuristics = NULL, *configs[MOST];
-  int64_t found = 0, made = 0;
+  int64_t found = 0, descriptors = 0;
   if (dnn.fn.BackendCreateDescriptor(DNN_HEURISTICS, &heuristics)) return;
   const bool ready =
     !dnn.fn.BackendSetAttribute(heuristics, HEURISTICS_GRAPH, DNN_IS_DESCRIPTOR, 1, &p->graph) &&
     !dnn.fn.BackendSetAttribute(heuristics, HEURISTICS_MODE, DNN_IS_HEURISTICS_MODE, 1, &mode) &&
     !dnn.fn.BackendFinalize(heuristics);
-  while (ready && made < MOST && !dnn.fn.BackendCreateDescriptor(DNN_CONFIG, &configs[made]))
-    made++;
-  if (made && dnn.fn.BackendGetAttribute(heuristics, HEURISTICS_RESULTS, DNN_IS_DESCRIPTOR, made,
-                                         &found, configs))
+  while (ready && descriptors < MOST &&
+         !dnn.fn.BackendCreateDescriptor(DNN_CONFIG, &configs[descriptors]))
+    descriptors++;
+  if (descriptors && dnn.fn.BackendGetAttribute(heuristics, HEURISTICS_RESULTS, DNN_IS_DESCRIPTOR,
+                                                descriptors, &found, configs))
     found = 0;
-  for (int64_t i = 0; i < found && i < made && !p->plan; i++, ++*at) {
+  for (int64_t i = 0; i < found && i < descriptors && !p->plan; i++, ++*at) {
     if (*at < p->tried) continue;
     p->tried = *at + 1;
     if (!take(p, handle, configs[i])) continue;
     void *const chosen = configs[i]; /* lives as long as the plan */
-    configs[i] = configs[--made];
-    p->made[p->count++] = chosen;
+    configs[i] = configs[--descriptors];
+    p->descriptors[p->count++] = chosen;
   }
-  while (made > 0) dnn.fn.BackendDestroyDescriptor(configs[--made]);
+  while (descriptors > 0) dnn.fn.BackendDestroyDescriptor(configs[--descriptors]);
   dnn.fn.BackendDestroyDescriptor(heuristics);
 }
 
@@ -278,33 +280,33 @@ void dnn_choose(dnn_plan *p, const dnn_state *s) {
   int at = 0;
   if (p->plan) dnn.fn.BackendDestroyDescriptor(p->plan);
   p->plan = NULL;
-  if (p->failed || p->count == DNN_MOST_MADE) return;
+  if (p->failed || p->count == DNN_MOST_DESCRIPTORS) return;
   choose_in(p, s->handle, MODE_A, &at);
   if (!p->plan) choose_in(p, s->handle, MODE_FALLBACK, &at);
 }
 
 /* -- running -- */
 
-static moth_tensor *room_of(const dnn_plan *p, const dnn_call *c) {
+static moth_tensor *workspace_of(const dnn_plan *p, const dnn_call *c) {
   moth_layout l = {};
   l.ndim = 1;
-  l.shape[0] = l.numel = (int64_t)p->room;
+  l.shape[0] = l.numel = (int64_t)p->workspace;
   l.stride[0] = 1;
   l.dtype = MOTH_U8;
   l.device = (uint8_t)c->device;
-  moth_tensor *room = p->room ? moth_tensor_new(c->ctx, &l) : NULL;
-  if (p->room && !room) forget_failure(c->ctx);
-  return room;
+  moth_tensor *workspace = p->workspace ? moth_tensor_new(c->ctx, &l) : NULL;
+  if (p->workspace && !workspace) forget_failure(c->ctx);
+  return workspace;
 }
 
 /* Returns whether it ran, or was added to the stream. */
-static bool execute(const dnn_state *s, const dnn_plan *p, const dnn_call *c, void *room) {
+static bool execute(const dnn_state *s, const dnn_plan *p, const dnn_call *c, void *workspace) {
   void *variant = NULL;
   if (dnn.fn.BackendCreateDescriptor(DNN_VARIANT, &variant)) return false;
   const bool ran =
     !dnn.fn.BackendSetAttribute(variant, VARIANT_NAMES, DNN_IS_INT64, c->n, c->names) &&
     !dnn.fn.BackendSetAttribute(variant, VARIANT_POINTERS, DNN_IS_POINTER, c->n, c->at) &&
-    !dnn.fn.BackendSetAttribute(variant, VARIANT_ROOM, DNN_IS_POINTER, 1, &room) &&
+    !dnn.fn.BackendSetAttribute(variant, VARIANT_WORKSPACE, DNN_IS_POINTER, 1, &workspace) &&
     !dnn.fn.BackendFinalize(variant) && !dnn.fn.BackendExecute(s->handle, p->plan, variant);
   dnn.fn.BackendDestroyDescriptor(variant);
   return ran;
@@ -313,11 +315,11 @@ static bool execute(const dnn_state *s, const dnn_plan *p, const dnn_call *c, vo
 /* The milliseconds of a plan, the minimum of some runs; negative: it does not run. */
 static float time_of(const dnn_state *s, const dnn_plan *p, const dnn_call *c) {
   enum { RUNS = 4 }; /* the first run also loads the kernel */
-  moth_tensor *room = room_of(p, c);
-  void *at = room ? moth_address(room) : NULL;
+  moth_tensor *workspace = workspace_of(p, c);
+  void *at = workspace ? moth_address(workspace) : NULL;
   cudaEvent_t from = NULL, to = NULL;
   float best = -1, now = -1;
-  bool good = (at || !p->room) && !cudaEventCreateWithFlags(&from, cudaEventDefault) &&
+  bool good = (at || !p->workspace) && !cudaEventCreateWithFlags(&from, cudaEventDefault) &&
               !cudaEventCreateWithFlags(&to, cudaEventDefault);
   for (int i = 0; good && i < RUNS; i++) {
     good = !cudaEventRecord(from, c->q->stream) && execute(s, p, c, at) &&
@@ -327,7 +329,7 @@ static float time_of(const dnn_state *s, const dnn_plan *p, const dnn_call *c) {
   }
   if (from) cudaEventDestroy(from);
   if (to) cudaEventDestroy(to);
-  moth_tensor_release(room);
+  moth_tensor_release(workspace);
   return good ? best : -1;
 }
 
@@ -337,29 +339,29 @@ bool dnn_is_captured(const moth_queue *q) {
 
 void dnn_choose_fastest(const dnn_state *s, dnn_plan *p, const dnn_call *c) {
   void *best = NULL;
-  size_t room = 0;
+  size_t workspace = 0;
   float least = 0;
   for (int i = 0; i < MOST_TIMED && p->plan; i++, dnn_choose(p, s)) {
     const float time = time_of(s, p, c);
     if (time < 0 || (best && time >= least)) continue;
     if (best) dnn.fn.BackendDestroyDescriptor(best);
     best = p->plan;
-    room = p->room;
+    workspace = p->workspace;
     least = time;
     p->plan = NULL; /* so that dnn_choose() does not free it */
   }
   if (p->plan) dnn.fn.BackendDestroyDescriptor(p->plan);
   p->plan = best;
-  p->room = room;
+  p->workspace = workspace;
 }
 
 int dnn_run(const dnn_state *s, dnn_plan *p, const dnn_call *c, bool *done) {
   *done = false;
   while (p->plan && !*done) {
-    moth_tensor *room = room_of(p, c);
-    if (p->room && !room) return MOTH_OK;
-    *done = execute(s, p, c, room ? moth_address(room) : NULL);
-    moth_tensor_release(room);
+    moth_tensor *workspace = workspace_of(p, c);
+    if (p->workspace && !workspace) return MOTH_OK;
+    *done = execute(s, p, c, workspace ? moth_address(workspace) : NULL);
+    moth_tensor_release(workspace);
     p->pinned = p->pinned || (*done && dnn_is_captured(c->q));
     if (*done) p->has_run = true;
     else if (!p->has_run) dnn_choose(p, s); /* some plans fail only when they run */

@@ -23,11 +23,11 @@ typedef struct dnn_key { /* all that a plan depends on; the first word is the ki
   int64_t word[40];
 } dnn_key;
 
-enum { DNN_MOST_MADE = 96, DNN_MOST_OPERATIONS = 32 };
+enum { DNN_MOST_DESCRIPTORS = 96, DNN_MOST_OPERATIONS = 32 };
 
 typedef struct dnn_plan {
   dnn_key key;
-  void *made[DNN_MOST_MADE]; /* its descriptors */
+  void *descriptors[DNN_MOST_DESCRIPTORS]; /* its descriptors */
   int count, tried;          /* number of descriptors; number of configurations tried */
   void *operations[DNN_MOST_OPERATIONS]; /* the operations among them, in the order of the graph */
   int noperations;
@@ -35,9 +35,9 @@ typedef struct dnn_plan {
   bool pinned;       /* a captured graph contains it; its kernels must not be freed */
   bool exact;        /* excludes engines that round f32 to TF32 */
   bool repeats;      /* excludes engines whose results do not repeat */
-  int64_t most_room; /* limit of scratch memory in bytes */
+  int64_t max_workspace; /* limit of scratch memory in bytes */
   void *graph, *plan; /* plan == NULL: no engine supports it */
-  size_t room;
+  size_t workspace;
 } dnn_plan;
 
 typedef struct dnn_state dnn_state;

@@ -5,7 +5,7 @@
 */
 #include <stdio.h>
 
-#include "../../cuda/lib/channels.cuh"
+#include "../../cuda/lib/channel_sums.cuh"
 #include "../../cuda/lib/rows.cuh"
 
 const int64_t moth_emulated_small = INT32_MAX;
@@ -37,8 +37,8 @@ static void grids() {
   HOLDS(blocks_for(BILLIONS + 1, 8).x == BILLIONS / BLOCK / 8 + 1, "eight a thread");
   HOLDS(blocks_for(BLOCK * ((int64_t)INT32_MAX + 1)).x == 0, "more than there can be");
   const strips two = {((int64_t)1 << 32) + 5, 2, 2}, wide = {3, 2, BILLIONS};
-  HOLDS(lanes_for(two).grid.x == 0, "lanes in 2^32 + 5 blocks");
-  HOLDS(lanes_for(wide).grid.x == 3 * (BILLIONS / WARP), "lanes side by side");
+  HOLDS(inner_form_of(two).grid.x == 0, "lanes in 2^32 + 5 blocks");
+  HOLDS(inner_form_of(wide).grid.x == 3 * (BILLIONS / WARP), "lanes side by side");
   const int64_t rows = ((int64_t)1 << 32) + 5;
   HOLDS(teams_for(true, rows, 5000, 4).x == 0, "a block for each of 2^32 + 5 rows");
   HOLDS(teams_for(false, rows, 64, 8).x == rows * 8 / BLOCK + 1, "eight lanes for each");
@@ -66,7 +66,7 @@ static void quotients_of_all() {
 /* Eight dimensions, all except one in the reverse of the packed order. */
 static void walks() {
   static const int64_t sizes[8] = {5, 3, 1024, 7, 2, 1 << 14, 3, 2};
-  walk<1> w = {};
+  strided<1> w = {};
   moth_tensor x = {};
   axes a;
   w.n = 1;
@@ -88,7 +88,7 @@ static void walks() {
 }
 
 struct nothing {
-  typedef double room;
+  typedef double state;
 };
 
 static void folds() {
@@ -97,13 +97,13 @@ static void folds() {
   for (auto &size : sizes)
     for (uint32_t mask = 0; mask < 4; mask++) {
       moth_tensor x = {};
-      fold_plan<nothing> p;
+      reduce_plan<nothing> p;
       x.l.ndim = 2;
       x.l.shape[0] = size[0], x.l.stride[0] = size[1];
       x.l.shape[1] = size[1], x.l.stride[1] = 1;
       axes_of(&p.kept, &x, mask, false, false);
       axes_of(&p.over, &x, mask, true, true);
-      const bool columns = fold_cut(&p, 1);
+      const bool columns = reduce_cut(&p, 1);
       const int64_t threads = p.kept.n * (p.lanes > WARP ? (int64_t)BLOCK : p.lanes);
       HOLDS(p.chunks >= 1 && p.chunks <= 65535 && p.chunk * p.chunks >= p.over.n &&
             p.chunk * (p.chunks - 1) < p.over.n, "%d chunks of %lld", p.chunks, (long long)p.chunk);

@@ -1,6 +1,6 @@
--- instructions.lua -- what each instruction of PTX is in C; ptx.h has those that are no operator.
+-- instructions.lua -- translates PTX instructions to C; ptx.h has those without an operator.
 --
--- PTX ISA, version 9.0. Those that nvcc was seen to use are here; another ends the translation.
+-- PTX ISA, version 9.0. Supports the instructions that nvcc uses; others are an error.
 
 local operands = require "operands"
 
@@ -26,7 +26,7 @@ local function comparison(how, t, a, b)
   return ("(%s %s %s)"):format(a, COMPARE[how] or fail("a comparison", how), b)
 end
 
--- Floating-point results: rounded as asked for, kept in 0 to 1, subnormal ones 0.
+-- Floating-point results: rounding mode, saturation to [0, 1], flush of subnormals to 0.
 local function rounded(m, t, form, ...)
   local how = m.rz and "FE_TOWARDZERO" or m.rm and "FE_DOWNWARD" or m.rp and "FE_UPWARD"
   local from = { ... }
@@ -38,8 +38,8 @@ local function rounded(m, t, form, ...)
   return value
 end
 
--- op -> function(m, o, t): the words behind its name (as a set, and as a list), the operands, and
--- the last of its types; returns C.
+-- op -> function(m, o, t): the modifiers (as a set and a list), the operands, and the last type;
+-- returns C.
 local ops = {}
 
 local function arithmetic(sign)
@@ -205,7 +205,7 @@ for _, op in ipairs { "popc", "clz" } do
 end
 function ops.brev(_, o, t) return write(o[1], t, ("brev_%s(%s)"):format(t, read(o[2], t))) end
 function ops.bfind(m, o, t)
-  if t ~= "u32" and t ~= "u64" then fail("bfind", t) end -- of signed ones the first that differs
+  if t ~= "u32" and t ~= "u64" then fail("bfind", t) end -- signed forms are not supported
   return write(o[1], "b32", ("bfind_%s(%s, %d)"):format(t, read(o[2], t), m.shiftamt and 1 or 0))
 end
 
@@ -277,9 +277,9 @@ function ops.cvta(m, o)
   if m.shared then a = m.to and "UNSHARED(" .. a .. ")" or "SHARED(" .. a .. ", 0)" end
   return write(o[1], "u64", a)
 end
--- A number of one type as one of another: float to float, to and from integers, and between.
+-- Conversions: between floats, between integers, and from one to the other.
 local HALVES = { f16 = true, bf16 = true }
-local function widened(text, t) -- as a float or double, or as it is
+local function widened(text, t) -- to float or double, or unchanged
   if HALVES[t] then return ("%s_to_f32(%s)"):format(t, read(text, "u16")), "f32" end
   return read(text, t), t
 end
@@ -319,7 +319,7 @@ function ops.cvt(m, o)
   return write(o[1], to, ("(%s)%s"):format(c_type(to), value))
 end
 
--- -- what threads do together --
+-- -- barriers and warp functions --
 
 function ops.bar(m, o)
   if m.warp then return ("ptx->warp_barrier(%s);"):format(read(o[1], "u32")) end
@@ -350,13 +350,13 @@ function ops.vote(m, o)
   if m.all then return write(o[1], "pred", ("ptx->ballot(%s, !%s) == 0"):format(mask, p)) end
   fail("a vote", table.concat(m, "."))
 end
-function ops.activemask(_, o) return write(o[1], "b32", "1u << SPECIAL_laneid") end -- it alone
+function ops.activemask(_, o) return write(o[1], "b32", "1u << SPECIAL_laneid") end -- this thread
 for _, op in ipairs { "membar", "fence", "prefetch", "prefetchu", "pragma", "griddepcontrol" } do
   ops[op] = function() return "" end
 end
 function ops.nanosleep() return "ptx->sleep();" end
 
--- One thread runs at a time, so these are what they are by themselves.
+-- One thread runs at a time, so atomics are plain operations.
 local ATOMIC = {
   add = "%s + %s", exch = "%.0s%s", ["and"] = "%s & %s", ["or"] = "%s | %s", xor = "%s ^ %s",
 }
@@ -415,7 +415,7 @@ function ops.mma(m, o)
                      table.concat(lines, " "))
 end
 
--- -- where to go on --
+-- -- branches --
 
 local function label(name) return (name:gsub("%$", "_")) end
 
@@ -440,7 +440,7 @@ local function operand_list(text)
   return list
 end
 
---- A line as C. tables: name -> labels that it jumps to, of brx.
+--- Translates a line to C. tables: name -> target labels, for brx.
 local function instruction(text, tables)
   local mark, rest = text:match "^@(!?%%?[%w_]+)%s+(.*)$"
   local name, more = (rest or text):match "^([%w_.:]+)%s*(.*)$"

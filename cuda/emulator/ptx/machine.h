@@ -20,13 +20,13 @@ struct moth_ptx_machine {
   void (*await_copies)(int left);
   unsigned (*ballot)(unsigned mask, int value);
   unsigned long long *instructions; /* the number so far, if instructions are counted (PTX_COUNT) */
-  void (*touch)(const char *kernel, int line, uint64_t at, unsigned n, const char *room);
+  void (*touch)(const char *kernel, int line, uint64_t at, unsigned n, const char *block_shared);
 };
 
 struct moth_ptx_kernel {
   const char *file, *name; /* gather.cu; the mangled name */
-  void (*run)(char *room, uint64_t size, const char *name, const char *params); /* runs one thread
-                                                                                */
+  /* Runs one thread. */
+  void (*run)(char *block_shared, uint64_t size, const char *name, const char *params);
   unsigned size, shared; /* bytes of arguments, and of static shared memory */
   unsigned count;
   const unsigned *places; /* offset and size of each argument */

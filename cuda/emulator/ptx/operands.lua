@@ -1,4 +1,4 @@
--- operands.lua -- what PTX instructions work on, as C: registers, numbers, addresses.
+-- operands.lua -- translates operands of PTX instructions to C: registers, numbers, addresses.
 --
 -- A register is a variable of unsigned bits. Shared memory is addressed from 0, all else as the CPU
 -- does (ptx.h).
@@ -13,14 +13,14 @@ local BITS = {
 }
 operands.BITS = BITS
 
---- What the function that is translated declares. registers: name -> its bits; addresses: names
--- that are C's own; room: name -> its offset in shared memory, of which `size` bytes are taken.
-local registers, addresses, room, size
-local variables = {} -- of the file, in shared memory: name -> {size, align}; no size: all the rest
+--- Declarations of the current function. registers: name -> its bits; addresses: names that are C
+-- variables; offsets: name -> its offset in shared memory, of which `size` bytes are used.
+local registers, addresses, offsets, size
+local variables = {} -- of the file, in shared memory: name -> {size, align}; no size: the rest
 local globals = {} -- of the file: names that are addresses
 
 function operands.begin()
-  registers, room, size = {}, {}, 0
+  registers, offsets, size = {}, {}, 0
   addresses = setmetatable({}, { __index = globals })
 end
 
@@ -30,7 +30,7 @@ function operands.shared_size() return math.ceil(size / 16) * 16 end
 function operands.is_float(t) return t == "f32" or t == "f64" end
 function operands.is_signed(t) return t:sub(1, 1) == "s" end
 
---- C's type of that many bits; and of the same meaning.
+--- The C types: unsigned with that many bits; with the same meaning.
 local function bits_type(t) return t == "pred" and "u8" or "u" .. math.max(BITS[t], 8) end
 local function c_type(t) return operands.is_signed(t) and t or bits_type(t) end
 operands.bits_type, operands.c_type = bits_type, c_type
@@ -78,10 +78,10 @@ end
 
 local function shared_offset(name)
   local is = variables[name]
-  if room[name] or not is then return room[name] end
+  if offsets[name] or not is then return offsets[name] end
   if not is.size then return "SHARED_END" end
   local at = math.ceil(size / is.align) * is.align
-  room[name], size = at, at + is.size
+  offsets[name], size = at, at + is.size
   return at
 end
 
@@ -92,7 +92,7 @@ local function symbol_address(text)
   return ("(%s%s)"):format(at or "(u64)" .. symbol, more ~= "" and "+" .. more or "")
 end
 
---- An operand as C of that type: bits, an integer, a float or double.
+--- Translates an operand to C of that type: bits, an integer, a float or double.
 function operands.read(text, t)
   local name = text:gsub("^%%", "")
   local value
@@ -110,7 +110,7 @@ function operands.read(text, t)
   return "(" .. c_type(t) .. ")" .. value
 end
 
---- A statement that puts a value of that type into a register; "_" takes anything.
+--- A statement that writes a value of that type to a register; "_" discards the value.
 function operands.write(text, t, value)
   local name = text:gsub("^%%", "")
   if text == "_" then return "(void)(" .. value .. ");" end
@@ -127,7 +127,7 @@ function operands.parts(text)
   return list
 end
 
---- Where "[a+4]" points to, as a C pointer to `count` numbers of type t.
+--- Translates "[a+4]" to a C pointer to `count` numbers of type t.
 function operands.place(text, t, space, count)
   local base, more = text:match "^%[%s*([%%%w_$.]+)%s*%+?%s*(%-?%d*)%s*%]$"
   if not base then operands.fail("an address", text) end

@@ -43,13 +43,13 @@ const struct moth_ptx_kernel *const *moth_ptx_kernels(size_t *count) {
 }
 #endif
 
-#define PTX_TAKE char *room_, u64 room_size_, const char *kernel_
-#define PTX_PASS room_, room_size_, kernel_
-#define PTX_KERNEL(name, size, shared, count, ...)                                             \
-  static const unsigned name##_places[] = __VA_ARGS__;                                         \
+#define PTX_TAKE char *shared_, u64 shared_size_, const char *kernel_
+#define PTX_PASS shared_, shared_size_, kernel_
+#define PTX_KERNEL(name, size, shared, count, ...)                                              \
+  static const unsigned name##_places[] = __VA_ARGS__;                                          \
   static const struct moth_ptx_kernel name##_kernel = {PTX_FILE, #name, name, size,             \
-                                                       shared, count, name##_places};          \
-  static const struct moth_ptx_kernel *const name##_listed                                     \
+                                                       shared, count, name##_places};           \
+  static const struct moth_ptx_kernel *const name##_listed                                      \
     __attribute__((section("ptx_kernels"), used)) = &name##_kernel;
 
 static __attribute__((noinline, cold, noreturn, unused)) void fault(const char *kernel,
@@ -106,22 +106,22 @@ static inline __attribute__((always_inline)) void *address(u64 at, unsigned n, c
 }
 #ifdef PTX_COUNT /* counts.cpp */
 #define I_ (*ptx->instructions)++;
-#define AT(type, at, count)                                                                    \
-  ({                                                                                           \
-    const u64 at_ = (at);                                                                      \
-    ptx->touch(kernel_, __LINE__, at_, sizeof(type) * (count), room_);                         \
-    (type *)address(at_, sizeof(type) * (count), kernel_);                                     \
+#define AT(type, at, count)                                                                      \
+  ({                                                                                             \
+    const u64 at_ = (at);                                                                        \
+    ptx->touch(kernel_, __LINE__, at_, sizeof(type) * (count), shared_);                         \
+    (type *)address(at_, sizeof(type) * (count), kernel_);                                       \
   })
 #else
 #define I_
 #define AT(type, at, count) (type *)address((at), sizeof(type) * (count), kernel_)
 #endif
-#define UNSHARED(at) ((at) - (u64)room_)
-#define SHARED(at, n) shared(room_, room_size_, (at), (n), kernel_)
-static inline u64 shared(char *room, u64 size, u64 at, unsigned n, const char *kernel) {
+#define UNSHARED(at) ((at) - (u64)shared_)
+#define SHARED(at, n) shared(shared_, shared_size_, (at), (n), kernel_)
+static inline u64 shared(char *block_shared, u64 size, u64 at, unsigned n, const char *kernel) {
   at = (u32)at;
   if (__builtin_expect(at + n > size, 0)) fault(kernel, "shared memory that is not there", at);
-  return (u64)room + at;
+  return (u64)block_shared + at;
 }
 
 /* -- integers -- */
@@ -155,8 +155,8 @@ static inline u32 prmt(u32 a, u32 b, u32 how) {
   const u64 from = a | (u64)b << 32;
   u32 r = 0;
   for (int i = 0; i < 4; i++) {
-    const u32 pick = how >> (4 * i) & 15, byte = (u32)(from >> (8 * (pick & 7))) & 255;
-    r |= (pick & 8 ? (byte & 128 ? 255u : 0u) : byte) << (8 * i);
+    const u32 select = how >> (4 * i) & 15, byte = (u32)(from >> (8 * (select & 7))) & 255;
+    r |= (select & 8 ? (byte & 128 ? 255u : 0u) : byte) << (8 * i);
   }
   return r;
 }
@@ -168,9 +168,9 @@ static inline u32 prmt(u32 a, u32 b, u32 how) {
 #define bfind_u32(a, shift) ((a) ? (shift) ? clz_b32(a) : 31 - clz_b32(a) : ~(u32)0)
 #define bfind_u64(a, shift) ((a) ? (shift) ? clz_b64(a) : 63 - clz_b64(a) : ~(u32)0)
 static inline u64 brev(u64 a, int size) {
-  u64 turned = 0;
-  for (int i = 0; i < size; i++) turned |= (a >> i & 1) << (size - 1 - i);
-  return turned;
+  u64 reversed = 0;
+  for (int i = 0; i < size; i++) reversed |= (a >> i & 1) << (size - 1 - i);
+  return reversed;
 }
 #define brev_b32(a) (u32)brev(a, 32)
 #define brev_b64(a) brev(a, 64)
@@ -360,7 +360,7 @@ static inline void multiply(int kind, int depth, float *c, const u32 *a, const u
 struct matrices {
   const char *row;
   u32 *to;
-  int turned;
+  int transposed;
 };
 static inline void load_warp(void *const *all) {
   const struct matrices *const *of = (const struct matrices *const *)all;
@@ -368,15 +368,16 @@ static inline void load_warp(void *const *all) {
     for (int m = 0; m < 4; m++) {
       u16 two[2];
       for (int i = 0; i < 2; i++) {
-        const int group = lane >> 2, in = (lane & 3) * 2 + i, turned = of[0]->turned;
-        memcpy(&two[i], of[8 * m + (turned ? in : group)]->row + 2 * (turned ? group : in), 2);
+        const int group = lane >> 2, in = (lane & 3) * 2 + i, transposed = of[0]->transposed;
+        memcpy(&two[i], of[8 * m + (transposed ? in : group)]->row + 2 * (transposed ? group : in),
+               2);
       }
       of[lane]->to[m] = two[0] | (u32)two[1] << 16;
     }
 }
-static inline void load_matrices(u32 *to, const void *row, int turned) {
+static inline void load_matrices(u32 *to, const void *row, int transposed) {
   if ((u64)row % 16) abort();
-  struct matrices mine = {(const char *)row, to, turned};
+  struct matrices mine = {(const char *)row, to, transposed};
   ptx->together(&mine, load_warp);
 }
 

@@ -1,10 +1,10 @@
--- translate.lua -- PTX to C: what nvcc makes of the plugin's kernels, for a CPU.
+-- translate.lua -- translates PTX, the output of nvcc for the plugin's kernels, to C for a CPU.
 --
 --   luajit cuda/emulator/ptx/translate.lua FILE.ptx >FILE.c
 --
--- Each instruction becomes a statement or two. Compiled to a shared object (.ci/ptx), kernels run
--- in place of those that a C++ compiler made of the same source: the emulator then computes what
--- nvcc compiled, where a product and a sum may be one rounding, by CUDA's own functions.
+-- Each instruction becomes one or two statements. .ci/ptx compiles them to a shared object, whose
+-- kernels replace those that a C++ compiler built from the same source. The emulator then runs the
+-- code of nvcc, with its fused multiply-adds and CUDA's math functions.
 
 local here = arg[0]:match "^(.*/)" or ""
 package.path = here .. "?.lua;" .. package.path
@@ -15,7 +15,7 @@ local instruction = require "instructions"
 local printed = {}
 local function print_line(...) printed[#printed + 1] = table.concat { ... } end
 
--- -- what stands between the braces of a function --
+-- -- the body of a function --
 
 local function statement(line, tables)
   if line:find "^%.reg" then return operands.add_registers(line) end
@@ -55,12 +55,12 @@ end
 
 -- -- kernels and functions --
 
---- ".param .u64 a, .param .align 8 .b8 b[32]" -> {{name, offset, bytes} ...} and bytes of all
+--- ".param .u64 a, .param .align 8 .b8 b[32]" -> {{name, offset, bytes} ...} and the total size
 local function parameters(text)
   local list, size = {}, 0
   for line in text:gmatch "[^,]+" do
     if line:find "%.param" then
-      line = line:gsub("%.ptr[%w%s.]*%.align%s+%d+", "") -- of what a pointer points to
+      line = line:gsub("%.ptr[%w%s.]*%.align%s+%d+", "") -- the alignment of a pointer's target
       local name, bytes, align = operands.declared(line)
       size = math.ceil(size / align) * align
       list[#list + 1] = { name, size, bytes }

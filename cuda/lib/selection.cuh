@@ -1,12 +1,12 @@
-/* pick.cuh -- copies elements between a tensor and the values selected from it by positions, as
-** core/kernel/gather.h: strided loops over the full dimensions, and a list of positions that
-** replaces the other dimensions (gather_scatter.cu). */
-#ifndef MOTH_CUDA_PICK_CUH
-#define MOTH_CUDA_PICK_CUH
+/* selection.cuh -- copies elements between a tensor and the values selected from it by positions,
+** as core/kernel/gather.h: strided loops over the full dimensions, and a list of positions that
+** replaces the other dimensions (selection.cu). */
+#ifndef MOTH_CUDA_SELECTION_CUH
+#define MOTH_CUDA_SELECTION_CUH
 
-#include "order.cuh"
+#include "radix_sort.cuh"
 
-struct pick {
+struct selection {
   int ndim, before; /* number of full dimensions; `before` of them precede the list's dimension in
                     ** the values */
   int64_t size[MOTH_MAX_DIMS], base_step[MOTH_MAX_DIMS], value_step[MOTH_MAX_DIMS]; /* bytes */
@@ -24,21 +24,22 @@ struct pick {
   quotient_by by[MOTH_MAX_DIMS], by_count; /* the sizes and count */
 };
 
-enum { PICK_GET, PICK_PUT, PICK_ADD };
+enum { SELECT_GET, SELECT_PUT, SELECT_ADD };
 
 /* values := the selected elements of x. */
-MOTH_LOCAL int pick_read(pick p, const moth_tensor *x, const moth_tensor *values);
+MOTH_LOCAL int selection_read(selection p, const moth_tensor *x, const moth_tensor *values);
 /* base := or += values at the positions. Sums for half types should have an f32 base. */
-MOTH_LOCAL int pick_write(pick p, int mode, const moth_tensor *base, const moth_tensor *values);
+MOTH_LOCAL int selection_write(selection p, int mode, const moth_tensor *base,
+                               const moth_tensor *values);
 /* Sorts the positions into p.at; `like` is any tensor on the device. `any`: all get one value, so
 ** the order does not matter. */
-MOTH_LOCAL int pick_order(pick *p, const moth_tensor *like, bool any, ordered *o);
+MOTH_LOCAL int selection_sort(selection *p, const moth_tensor *like, bool any, sorted_list *o);
 
 /* -- types of sums: signed integers wrap as unsigned ones; half types are only copied -- */
 
 template <class F> static inline int with_sums(int dtype, F f) {
   switch (dtype) {
-    case MOTH_BOOL: return f(type<truth>());
+    case MOTH_BOOL: return f(type<bool8>());
     case MOTH_F32: return f(type<float>());
     case MOTH_F64: return f(type<double>());
     default: return with_size(dtype, f);
@@ -46,18 +47,18 @@ template <class F> static inline int with_sums(int dtype, F f) {
 }
 
 template <class T> HD real_of<T> added(real_of<T> a, real_of<T> b) {
-  if constexpr (std::is_same<T, truth>::value) return (real_of<T>)(a || b);
+  if constexpr (std::is_same<T, bool8>::value) return (real_of<T>)(a || b);
   else return (real_of<T>)(a + b);
 }
 
 /* Converts a position that counts from `first` to one that counts from 0; adds `wrap` to negative
 ** ones if it is not 0. A position outside [0, limit) is reported, and becomes -1. */
 static __device__ inline int64_t position_of(int64_t v, int64_t first, int64_t wrap, int64_t limit,
-                                             moth_trouble *t) {
+                                             moth_kernel_error *t) {
   const int64_t own = v < 0 ? v + wrap : v - first;
   if ((uint64_t)own < (uint64_t)limit) return own;
-  if (v == 0 && first) report(t, TROUBLE_ZERO, 0, 0);
-  else report(t, TROUBLE_INDEX, v < 0 ? v : own, limit);
+  if (v == 0 && first) report(t, KERNEL_ERROR_ZERO, 0, 0);
+  else report(t, KERNEL_ERROR_INDEX, v < 0 ? v : own, limit);
   return -1;
 }
 
@@ -71,9 +72,10 @@ static inline moth_tensor seen_as(const moth_tensor *x, const moth_layout *l) {
 }
 
 /* Slices of dimension dim of x at a list of positions; `values` has them packed. */
-static inline pick pick_slices(const moth_tensor *x, int dim, const moth_tensor *list) {
+static inline selection selection_of_slices(const moth_tensor *x, int dim,
+                                            const moth_tensor *list) {
   const int64_t size = moth_dtype_size[x->l.dtype], n = list->l.numel;
-  pick p;
+  selection p;
   memset(&p, 0, sizeof p);
   p.before = dim;
   p.count = n;

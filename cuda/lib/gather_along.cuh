@@ -1,10 +1,10 @@
-/* along.cuh -- one position along a dimension for each element: shared by gather and the scatter
-** ops. */
-#ifndef MOTH_CUDA_ALONG_CUH
-#define MOTH_CUDA_ALONG_CUH
+/* gather_along.cuh -- one position along a dimension for each element: shared by gather and the
+** scatter ops. */
+#ifndef MOTH_CUDA_GATHER_ALONG_CUH
+#define MOTH_CUDA_GATHER_ALONG_CUH
 
-#include "pick.cuh"
-#include "walk.cuh"
+#include "selection.cuh"
+#include "strided.cuh"
 
 /* The part of x that index covers; if dim is given, only its first slice. */
 static inline moth_tensor covered(const moth_tensor *x, const moth_tensor *index, int hold) {
@@ -21,8 +21,8 @@ static inline int64_t reach(const moth_tensor *x, int dim) {
 
 /* Operands: the key, the position, and the base without its dimension, as if its elements had 8
 ** bytes; only positions are read. */
-static __global__ void along_keys(walk<3> w, int64_t first, int64_t limit, int64_t step,
-                                  int64_t none, moth_trouble *t) {
+static __global__ void along_keys(strided<3> w, int64_t first, int64_t limit, int64_t step,
+                                  int64_t none, moth_kernel_error *t) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;
@@ -47,10 +47,10 @@ static inline moth_tensor *places_along(const moth_tensor *y, int dim, const mot
     step *= index->l.shape[d];
   }
   const moth_tensor *operands[3] = {&flat, index, &held};
-  walk<3> w;
-  walk_over<3>(&w, y->ctx, operands);
+  strided<3> w;
+  strided_over<3>(&w, y->ctx, operands);
   if (!launch_on(y->ctx, q, along_keys, blocks_for(n), BLOCK, 0, w, index->l.index_base,
-                 reach(y, dim), y->l.ndim ? y->l.stride[dim] : 0, y->l.numel, q->trouble))
+                 reach(y, dim), y->l.ndim ? y->l.stride[dim] : 0, y->l.numel, q->kernel_error))
     return keys;
   moth_tensor_release(keys);
   return NULL;

@@ -1,12 +1,12 @@
-/* total.cuh -- sums of many terms in f64, in a fixed order: a sum by each block, and, if there are
-** several blocks, the sum of these by one more block.
+/* sum_f64.cuh -- sums of many terms in f64, in a fixed order: a sum by each block, and, if there
+** are several blocks, the sum of these by one more block.
 **
 ** A sum is a struct with
 **   __device__ sums_of<double> term(int64_t i)          the term of element i; may write results
 **   __device__ void finish(sums_of<double> total)    called by one thread
 */
-#ifndef MOTH_CUDA_TOTAL_CUH
-#define MOTH_CUDA_TOTAL_CUH
+#ifndef MOTH_CUDA_SUM_F64_CUH
+#define MOTH_CUDA_SUM_F64_CUH
 
 #include "rows.cuh"
 
@@ -37,13 +37,13 @@ template <class Job> static int run_total(const moth_tensor *near, int64_t n, co
   sums_of<double> *none = NULL;
   if (blocks == 1)
     return launch(ctx, near, total_parts<Job>, dim3(1), BLOCK, 0, job, n, none, none);
-  moth_tensor *room = device_room(near, blocks * (int64_t)sizeof(sums_of<double>));
-  if (!room) return moth_status(ctx);
-  sums_of<double> *parts = data<sums_of<double>>(room);
+  moth_tensor *scratch = device_scratch(near, blocks * (int64_t)sizeof(sums_of<double>));
+  if (!scratch) return moth_status(ctx);
+  sums_of<double> *parts = data<sums_of<double>>(scratch);
   int status = launch(ctx, near, total_parts<Job>, grid_for(blocks), BLOCK, 0, job, n, none, parts);
   if (!status)
     status = launch(ctx, near, total_parts<Job>, dim3(1), BLOCK, 0, job, blocks, parts, none);
-  moth_tensor_release(room);
+  moth_tensor_release(scratch);
   return status;
 }
 

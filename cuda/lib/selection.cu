@@ -1,19 +1,19 @@
-/* pick.cu -- reads and writes elements at a list of positions (gather_scatter.cuh). Writes process
+/* selection.cu -- reads and writes elements at a list of positions (selection.cuh). Writes process
 ** the list in sorted order (radix_sort.cuh): one thread for all values of one position, or of a
 ** piece of them (equal_runs.cuh). So the last value stays, and sums are the same bits each time. */
-#include "pick.cuh"
-#include "runs.cuh"
+#include "selection.cuh"
+#include "equal_runs.cuh"
 
 /* -- in kernels -- */
 
-struct picked { /* one value: its index in the list, and its offsets in both tensors, without the
-                ** position's offset */
-  int64_t pick, line, base, value; /* line: its index among the values of one position */
+struct selected_value { /* one value: its index in the list, and its offsets in both tensors,
+                        ** without the position's offset */
+  int64_t selection, line, base, value; /* line: its index among the values of one position */
 };
 
 /* Adds the offsets of dimensions [first, last). Returns the rest of id. */
-static __device__ inline int64_t pick_walk(const pick &p, int first, int last, int64_t id,
-                                           picked *v) {
+static __device__ inline int64_t selection_walk(const selection &p, int first, int last, int64_t id,
+                                           selected_value *v) {
 #pragma unroll 1
   for (int d = last - 1; d >= first; d--) {
     const int64_t over = divide(id, p.by[d]), index = id - over * p.size[d];
@@ -24,29 +24,29 @@ static __device__ inline int64_t pick_walk(const pick &p, int first, int last, i
   return id;
 }
 
-static __device__ inline picked pick_place(const pick &p, int64_t id) {
-  picked v = {0, 0, 0, 0};
-  const int64_t own = pick_walk(p, p.before, p.ndim, id, &v), rest = divide(own, p.by_count);
-  v.pick = own - rest * p.count;
+static __device__ inline selected_value selection_offsets(const selection &p, int64_t id) {
+  selected_value v = {0, 0, 0, 0};
+  const int64_t own = selection_walk(p, p.before, p.ndim, id, &v), rest = divide(own, p.by_count);
+  v.selection = own - rest * p.count;
   v.line = rest * p.inner + id - own * p.inner;
-  pick_walk(p, 0, p.before, rest, &v);
+  selection_walk(p, 0, p.before, rest, &v);
   return v;
 }
 
 template <class V>
-static __global__ void pick_get(pick p, int64_t n, const char *base, char *values,
-                                moth_trouble *t) {
+static __global__ void selection_get(selection p, int64_t n, const char *base, char *values,
+                                moth_kernel_error *t) {
   const int64_t i = thread_number();
   if (i >= n) return;
-  const picked v = pick_place(p, i);
-  const int64_t at = position_of(p.at[v.pick], p.first, p.wrap, p.limit, t);
+  const selected_value v = selection_offsets(p, i);
+  const int64_t at = position_of(p.at[v.selection], p.first, p.wrap, p.limit, t);
   if (at < 0) return;
-  *(V *)(void *)(values + v.value + v.pick * p.step) =
+  *(V *)(void *)(values + v.value + v.selection * p.step) =
     *(const V *)(const void *)(base + v.base + at * p.scale);
 }
 
 /* The positions as keys, checked; positions out of range become the limit. */
-static __global__ void pick_keys(pick p, int64_t *key, moth_trouble *t) {
+static __global__ void selection_keys(selection p, int64_t *key, moth_kernel_error *t) {
   const int64_t i = thread_number();
   if (i >= p.count) return;
   const int64_t at = position_of(p.at[i], p.first, p.wrap, p.limit, t);
@@ -55,40 +55,40 @@ static __global__ void pick_keys(pick p, int64_t *key, moth_trouble *t) {
 
 /* p.at: sorted; from: the original index of each. */
 template <class V>
-static __global__ void pick_put(pick p, int64_t n, const int64_t *from, char *base,
+static __global__ void selection_put(selection p, int64_t n, const int64_t *from, char *base,
                                 const char *values) {
   const int64_t i = thread_number();
   if (i >= n) return;
-  const picked v = pick_place(p, i);
-  const int64_t at = p.at[v.pick];
-  if (at >= p.limit || (v.pick + 1 < p.count && p.at[v.pick + 1] == at)) return;
+  const selected_value v = selection_offsets(p, i);
+  const int64_t at = p.at[v.selection];
+  if (at >= p.limit || (v.selection + 1 < p.count && p.at[v.selection + 1] == at)) return;
   *(V *)(void *)(base + v.base + at * p.scale) =
-    *(const V *)(const void *)(values + v.value + from[v.pick] * p.step);
+    *(const V *)(const void *)(values + v.value + from[v.selection] * p.step);
 }
 
-template <class T> struct pick_sums {
-  pick p; /* p.at: sorted */
+template <class T> struct selection_sums {
+  selection p; /* p.at: sorted */
   const int64_t *from;
   char *base;
   const char *values;
   int64_t lines;    /* values of one position */
   real_of<T> *part; /* [piece of the list (equal_runs.cuh)][line] */
 
-  __device__ inline real_of<T> value(const picked &v, int64_t k) const {
+  __device__ inline real_of<T> value(const selected_value &v, int64_t k) const {
     return get((const T *)(const void *)(values + v.value + from[k] * p.step));
   }
 };
 
-template <class T> static __global__ void pick_add(pick_sums<T> s, int64_t n) {
+template <class T> static __global__ void selection_add(selection_sums<T> s, int64_t n) {
   const int64_t i = thread_number();
   if (i >= n) return;
-  const pick &p = s.p;
-  const picked v = pick_place(p, i);
-  const int64_t at = p.at[v.pick];
-  if (at >= p.limit || (v.pick > 0 && p.at[v.pick - 1] == at)) return;
+  const selection &p = s.p;
+  const selected_value v = selection_offsets(p, i);
+  const int64_t at = p.at[v.selection];
+  if (at >= p.limit || (v.selection > 0 && p.at[v.selection - 1] == at)) return;
   T *to = (T *)(void *)(s.base + v.base + at * p.scale);
   real_of<T> sum = get(to);
-  through_run(v.pick, p.count, [&](int64_t k) { return p.at[k] == at; },
+  through_run(v.selection, p.count, [&](int64_t k) { return p.at[k] == at; },
               [&](int64_t k) { sum = added<T>(sum, s.value(v, k)); },
               [&](int64_t k) { sum = added<T>(sum, s.part[k * s.lines + v.line]); });
   put(to, sum);
@@ -96,24 +96,25 @@ template <class T> static __global__ void pick_add(pick_sums<T> s, int64_t n) {
 
 /* pieces: as p, with pieces of the list from `first` on in place of positions. */
 template <class T>
-static __global__ void pick_add_pieces(pick_sums<T> s, pick pieces, int64_t first, int64_t n) {
+static __global__ void selection_add_pieces(selection_sums<T> s, selection pieces, int64_t first,
+                                            int64_t n) {
   const int64_t i = thread_number();
   if (i >= n) return;
-  const pick &p = s.p;
-  const picked v = pick_place(pieces, i);
+  const selection &p = s.p;
+  const selected_value v = selection_offsets(pieces, i);
   real_of<T> sum = 0;
-  if (through_piece(first + v.pick, p.count,
+  if (through_piece(first + v.selection, p.count,
                     [&](int64_t a, int64_t b) { return p.at[a] == p.at[b] && p.at[a] < p.limit; },
                     [&](int64_t k) { sum = added<T>(sum, s.value(v, k)); },
                     [&](int64_t k) { sum = added<T>(sum, s.part[k * s.lines + v.line]); }))
-    s.part[(first + v.pick) * s.lines + v.line] = sum;
+    s.part[(first + v.selection) * s.lines + v.line] = sum;
 }
 
 /* -- launching -- */
 
 /* Merges adjacent dimensions, if both are on the same side of the list's dimension and are
 ** contiguous in both tensors; removes dimensions of size 1. */
-static void pick_merge(pick *p) {
+static void selection_merge(selection *p) {
   for (int d = p->ndim - 1; d >= 0; d--) {
     const bool one = p->size[d] == 1;
     const bool joins = !one && d + 1 < p->ndim && d + 1 != p->before &&
@@ -138,7 +139,7 @@ static void pick_merge(pick *p) {
 
 /* Elements are copied several at a time if the innermost slices allow it. Returns the bytes of one
 ** copy. */
-static int pick_widen(pick *p, int size, const char *base, const char *values) {
+static int selection_widen(selection *p, int size, const char *base, const char *values) {
   const int last = p->ndim - 1;
   if (last < p->before || p->base_step[last] != size || p->value_step[last] != size) return size;
   uint64_t all = (uint64_t)p->grain | (uint64_t)p->step | (uint64_t)(p->size[last] * size) |
@@ -165,15 +166,15 @@ template <class F> static int with_width(int bytes, F f) {
   }
 }
 
-static int64_t pick_values(const pick *p) {
+static int64_t selection_values(const selection *p) {
   int64_t n = p->count;
   for (int d = 0; d < p->ndim; d++) n *= p->size[d];
   return n;
 }
 
 /* Computes divisors before a launch. Returns the number of values. */
-static int64_t pick_divisors(pick *p) {
-  const int64_t n = pick_values(p);
+static int64_t selection_divisors(selection *p) {
+  const int64_t n = selection_values(p);
   p->inner = 1;
   for (int d = p->before; d < p->ndim; d++) p->inner *= p->size[d];
   for (int d = 0; d < p->ndim; d++) p->by[d] = quotients(p->size[d], n);
@@ -181,33 +182,34 @@ static int64_t pick_divisors(pick *p) {
   return n;
 }
 
-int pick_read(pick p, const moth_tensor *x, const moth_tensor *values) {
+int selection_read(selection p, const moth_tensor *x, const moth_tensor *values) {
   moth_ctx *ctx = x->ctx;
   const char *from = moth_address(x);
   char *to = moth_address(values);
-  if (pick_values(&p) == 0) return MOTH_OK;
-  pick_merge(&p);
-  const int wide = pick_widen(&p, moth_dtype_size[x->l.dtype], from, to);
-  const int64_t n = pick_divisors(&p);
+  if (selection_values(&p) == 0) return MOTH_OK;
+  selection_merge(&p);
+  const int wide = selection_widen(&p, moth_dtype_size[x->l.dtype], from, to);
+  const int64_t n = selection_divisors(&p);
   const moth_queue *q = moth_queue_of(ctx, x->l.device);
   if (!q) return moth_status(ctx);
   return with_width(wide, [&](auto t) {
     typedef typename decltype(t)::of V;
-    return launch_on(ctx, q, pick_get<V>, blocks_for(n), BLOCK, 0, p, n, from, to, q->trouble);
+    return launch_on(ctx, q, selection_get<V>, blocks_for(n), BLOCK, 0, p, n, from, to,
+                     q->kernel_error);
   });
 }
 
-int pick_order(pick *p, const moth_tensor *like, bool any, ordered *o) {
+int selection_sort(selection *p, const moth_tensor *like, bool any, sorted_list *o) {
   moth_ctx *ctx = like->ctx;
-  *o = ordered{NULL, NULL};
+  *o = sorted_list{NULL, NULL};
   moth_tensor *keys = list_new(like, p->count);
   const moth_queue *q = moth_queue_of(ctx, like->l.device);
   int status = keys && q ? MOTH_OK : moth_status(ctx);
   if (!status)
-    status = launch_on(ctx, q, pick_keys, blocks_for(p->count), BLOCK, 0, *p, data<int64_t>(keys),
-                       q->trouble);
-  if (!status && any) *o = ordered{keys, moth_packed(keys)};
-  else if (!status) status = order_list(ctx, keys, p->limit, o);
+    status = launch_on(ctx, q, selection_keys, blocks_for(p->count), BLOCK, 0, *p,
+                       data<int64_t>(keys), q->kernel_error);
+  if (!status && any) *o = sorted_list{keys, moth_packed(keys)};
+  else if (!status) status = sort_list(ctx, keys, p->limit, o);
   if (!any || status) moth_tensor_release(keys);
   if (!status) p->at = data<int64_t>(o->key);
   return status;
@@ -215,46 +217,48 @@ int pick_order(pick *p, const moth_tensor *like, bool any, ordered *o) {
 
 /* base += values, with sorted positions; p is merged. */
 template <class T>
-static int pick_sum(const pick &p, const moth_tensor *base, const int64_t *from,
+static int selection_sum(const selection &p, const moth_tensor *base, const int64_t *from,
                     const char *values) {
   moth_ctx *ctx = base->ctx;
-  const int64_t n = pick_values(&p), lines = n / p.count, pieces = all_pieces(p.count);
-  pick_sums<T> s = {p, from, moth_address(base), values, lines, NULL};
-  moth_tensor *part = pieces ? device_room(base, pieces * lines * (int64_t)sizeof *s.part) : NULL;
+  const int64_t n = selection_values(&p), lines = n / p.count, pieces = all_pieces(p.count);
+  selection_sums<T> s = {p, from, moth_address(base), values, lines, NULL};
+  moth_tensor *part =
+      pieces ? device_scratch(base, pieces * lines * (int64_t)sizeof *s.part) : NULL;
   if (pieces && !part) return moth_status(ctx);
   if (part) s.part = data<real_of<T>>(part);
   int status = over_pieces(p.count, [&](int64_t first, int64_t count) {
-    pick some = p;
+    selection some = p;
     some.count = count;
-    const int64_t all = pick_divisors(&some);
-    return launch(ctx, base, pick_add_pieces<T>, blocks_for(all), BLOCK, 0, s, some, first, all);
+    const int64_t all = selection_divisors(&some);
+    return launch(ctx, base, selection_add_pieces<T>, blocks_for(all), BLOCK, 0, s, some, first,
+                  all);
   });
-  if (!status) status = launch(ctx, base, pick_add<T>, blocks_for(n), BLOCK, 0, s, n);
+  if (!status) status = launch(ctx, base, selection_add<T>, blocks_for(n), BLOCK, 0, s, n);
   moth_tensor_release(part);
   return status;
 }
 
-int pick_write(pick p, int mode, const moth_tensor *base, const moth_tensor *values) {
+int selection_write(selection p, int mode, const moth_tensor *base, const moth_tensor *values) {
   moth_ctx *ctx = base->ctx;
   const char *from = moth_address(values);
   char *to = moth_address(base);
-  ordered o;
-  if (pick_values(&p) == 0) return MOTH_OK;
-  int status = pick_order(&p, base, mode == PICK_PUT && values->l.numel == 1, &o);
-  pick_merge(&p);
+  sorted_list o;
+  if (selection_values(&p) == 0) return MOTH_OK;
+  int status = selection_sort(&p, base, mode == SELECT_PUT && values->l.numel == 1, &o);
+  selection_merge(&p);
   int wide = moth_dtype_size[base->l.dtype];
-  if (mode == PICK_PUT) wide = pick_widen(&p, wide, to, from);
-  const int64_t n = pick_divisors(&p), *list = status ? NULL : data<int64_t>(o.from);
-  if (!status && mode == PICK_PUT)
+  if (mode == SELECT_PUT) wide = selection_widen(&p, wide, to, from);
+  const int64_t n = selection_divisors(&p), *list = status ? NULL : data<int64_t>(o.from);
+  if (!status && mode == SELECT_PUT)
     status = with_width(wide, [&](auto t) {
       typedef typename decltype(t)::of V;
-      return launch(ctx, base, pick_put<V>, blocks_for(n), BLOCK, 0, p, n, list, to, from);
+      return launch(ctx, base, selection_put<V>, blocks_for(n), BLOCK, 0, p, n, list, to, from);
     });
   else if (!status)
     status = with_sums(base->l.dtype, [&](auto t) {
       typedef typename decltype(t)::of T;
-      return pick_sum<T>(p, base, list, from);
+      return selection_sum<T>(p, base, list, from);
     });
-  ordered_free(&o);
+  sorted_list_free(&o);
   return status;
 }

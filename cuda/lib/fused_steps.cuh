@@ -1,15 +1,15 @@
-/* program.cuh -- used by the source that fused.cu writes: the steps, which round each value to its
-** type as if it were stored, and reads and writes of single elements. */
-#ifndef MOTH_CUDA_PROGRAM_CUH
-#define MOTH_CUDA_PROGRAM_CUH
+/* fused_steps.cuh -- used by the source that fused.cu writes: the steps, which round each value to
+** its type as if it were stored, and reads and writes of single elements. */
+#ifndef MOTH_CUDA_FUSED_STEPS_CUH
+#define MOTH_CUDA_FUSED_STEPS_CUH
 
-#include "forms.cuh"
-#include "walk.cuh"
+#include "expressions.cuh"
+#include "strided.cuh"
 
 /* A launch's arguments: N operands, and three numbers for each of S steps. `zero` is 0, but
 ** compilers do not know that. */
 template <int N, int S> struct given_of {
-  walk<N> w;
+  strided<N> w;
   uint64_t numbers[3 * S];
   uint32_t zero[S];
 };
@@ -56,7 +56,7 @@ template <class R, class X> HD R convert(X x) {
 template <class X, class Y> constexpr bool are_same = false;
 template <class X> constexpr bool are_same<X, X> = true;
 
-template <class R, class X, class Y> HD R choose(truth condition, X x, Y y) {
+template <class R, class X, class Y> HD R choose(bool8 condition, X x, Y y) {
   R result;
   if constexpr (are_same<R, X> && are_same<R, Y>) return condition.bits ? x : y;
   put(&result, condition.bits ? get(&x) : get(&y));

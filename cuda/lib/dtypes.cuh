@@ -1,7 +1,7 @@
-/* numbers.cuh -- the ten dtypes in kernels: the storage type, the compute type, and conversions
+/* dtypes.cuh -- the ten dtypes in kernels: the storage type, the compute type, and conversions
 ** between them, with the results of core/tensor/dtype.c. */
-#ifndef MOTH_CUDA_NUMBERS_CUH
-#define MOTH_CUDA_NUMBERS_CUH
+#ifndef MOTH_CUDA_DTYPES_CUH
+#define MOTH_CUDA_DTYPES_CUH
 
 #include <math.h>
 
@@ -18,7 +18,7 @@ struct f16 {
 struct bf16 {
   uint16_t bits;
 };
-struct truth { /* bool: 0 or 1 */
+struct bool8 { /* bool: 0 or 1 */
   uint8_t bits;
 };
 
@@ -71,7 +71,7 @@ template <> struct real_of_<f16> {
 template <> struct real_of_<bf16> {
   typedef float type;
 };
-template <> struct real_of_<truth> {
+template <> struct real_of_<bool8> {
   typedef uint8_t type;
 };
 template <class T> using real_of = typename real_of_<T>::type;
@@ -79,12 +79,12 @@ template <class T> using real_of = typename real_of_<T>::type;
 template <class T> HD T get(const T *at) { return *at; }
 HD float get(const f16 *at) { return widen(*at); }
 HD float get(const bf16 *at) { return widen(*at); }
-HD uint8_t get(const truth *at) { return at->bits; }
+HD uint8_t get(const bool8 *at) { return at->bits; }
 
 template <class T, class V> HD void put(T *at, V v) { *at = (T)v; }
 template <class V> HD void put(f16 *at, V v) { *at = narrow_f16((float)v); }
 template <class V> HD void put(bf16 *at, V v) { *at = narrow_bf16((float)v); }
-template <class V> HD void put(truth *at, V v) { at->bits = (uint8_t)v; }
+template <class V> HD void put(bool8 *at, V v) { at->bits = (uint8_t)v; }
 
 template <class T> struct is_real_ {
   enum { value = 0 };
@@ -105,7 +105,7 @@ template <class T> constexpr bool is_real = is_real_<T>::value != 0;
 
 /* -- vectors: several elements that are read or written at once -- */
 
-template <class T, int EACH> struct alignas(sizeof(T) * EACH) lump {
+template <class T, int EACH> struct alignas(sizeof(T) * EACH) vec {
   T at[EACH];
 };
 
@@ -114,10 +114,10 @@ template <size_t BYTES> struct word_of_; /* an integer type of BYTES bytes */
 template <> struct word_of_<2> { typedef uint16_t type; };
 template <> struct word_of_<4> { typedef uint32_t type; };
 template <> struct word_of_<8> { typedef uint64_t type; };
-template <class T, int EACH> static __device__ inline lump<T, EACH> read_lump(const T *from) {
+template <class T, int EACH> static __device__ inline vec<T, EACH> read_vec(const T *from) {
   typedef typename word_of_<(sizeof(T) * EACH < 8 ? sizeof(T) * EACH : 8)>::type word;
-  lump<T, EACH> x;
-  if constexpr (sizeof x == 16) x = *(const lump<T, EACH> *)(const void *)from;
+  vec<T, EACH> x;
+  if constexpr (sizeof x == 16) x = *(const vec<T, EACH> *)(const void *)from;
   else {
     const word w = *(const word *)(const void *)from;
     memcpy(&x, &w, sizeof x);
@@ -125,7 +125,7 @@ template <class T, int EACH> static __device__ inline lump<T, EACH> read_lump(co
   return x;
 }
 template <class T, int EACH>
-static __device__ inline void write_lump(T *to, const lump<T, EACH> &x) {
+static __device__ inline void write_vec(T *to, const vec<T, EACH> &x) {
 #ifdef __CUDA_ARCH__
   if constexpr (sizeof x == 16 || sizeof x == 8) {
     uint32_t w[sizeof x / 4];
@@ -139,18 +139,18 @@ static __device__ inline void write_lump(T *to, const lump<T, EACH> &x) {
     return;
   }
 #endif
-  *(lump<T, EACH> *)(void *)to = x;
+  *(vec<T, EACH> *)(void *)to = x;
 }
 
 /* -- conversion, as moth_convert's: floats to integers saturate, NaN becomes 0 -- */
 
-template <class To> struct whole_range;
-#define MOTH_RANGE(type, least, most)              \
-  template <> struct whole_range<type> {           \
-    HD double low() { return (double)(least); }    \
-    HD type lowest() { return (least); }           \
-    HD double high() { return (double)(most); }    \
-    HD type highest() { return (most); }           \
+template <class To> struct integer_range;
+#define MOTH_RANGE(type, least, most)                \
+  template <> struct integer_range<type> {           \
+    HD double low() { return (double)(least); }      \
+    HD type lowest() { return (least); }             \
+    HD double high() { return (double)(most); }      \
+    HD type highest() { return (most); }             \
   };
 MOTH_RANGE(uint8_t, 0, UINT8_MAX)
 MOTH_RANGE(int8_t, INT8_MIN, INT8_MAX)
@@ -162,14 +162,14 @@ template <class To, class V> HD void convert_to(To *at, V v) {
   if constexpr (sizeof(V) >= 4 && (V)0.5 != (V)0 && !is_real<To>) { /* from a float to integers */
     const double x = (double)v;
     if (x != x) *at = 0;
-    else if (x <= whole_range<To>::low()) *at = whole_range<To>::lowest();
-    else if (x >= whole_range<To>::high()) *at = whole_range<To>::highest();
+    else if (x <= integer_range<To>::low()) *at = integer_range<To>::lowest();
+    else if (x >= integer_range<To>::high()) *at = integer_range<To>::highest();
     else *at = (To)x;
   } else {
     put(at, v);
   }
 }
-template <class V> HD void convert_to(truth *at, V v) { at->bits = v != 0; }
+template <class V> HD void convert_to(bool8 *at, V v) { at->bits = v != 0; }
 HD void convert_to(f16 *at, double v) { *at = narrow_f16((float)v); }
 HD void convert_to(bf16 *at, double v) { *at = narrow_bf16((float)v); }
 
@@ -183,7 +183,7 @@ template <class T> struct type {
 
 template <class F> static inline int with_any(int dtype, F f) {
   switch (dtype) {
-    case MOTH_BOOL: return f(type<truth>());
+    case MOTH_BOOL: return f(type<bool8>());
     case MOTH_U8: return f(type<uint8_t>());
     case MOTH_I8: return f(type<int8_t>());
     case MOTH_I16: return f(type<int16_t>());

@@ -1,21 +1,21 @@
-/* order.cuh -- stable sorting of integers (radix_sort.cu): lists, which give additions to the same
-** element a fixed order, and rows of keys. */
-#ifndef MOTH_CUDA_ORDER_CUH
-#define MOTH_CUDA_ORDER_CUH
+/* radix_sort.cuh -- stable sorting of integers (radix_sort.cu): lists, which give additions to the
+** same element a fixed order, and rows of keys. */
+#ifndef MOTH_CUDA_RADIX_SORT_CUH
+#define MOTH_CUDA_RADIX_SORT_CUH
 
 #include "reduce.cuh"
 
 /* -- lists -- */
 
 /* Keys in ascending order, and the original position of each in the list. The caller frees it. */
-struct ordered {
+struct sorted_list {
   moth_tensor *key, *from;
 };
 
-static inline void ordered_free(ordered *o) {
+static inline void sorted_list_free(sorted_list *o) {
   moth_tensor_release(o->key);
   moth_tensor_release(o->from);
-  *o = ordered{NULL, NULL};
+  *o = sorted_list{NULL, NULL};
 }
 
 /* A new list of n elements on `like`'s device, uninitialized. The caller releases it. NULL: error
@@ -32,7 +32,7 @@ static inline moth_tensor *list_new(const moth_tensor *like, int64_t n, int dtyp
 
 /* o := the sorted numbers of a packed list, all in [0, range]. The caller frees it, even after an
 ** error. */
-MOTH_LOCAL int order_list(moth_ctx *ctx, const moth_tensor *keys, int64_t range, ordered *o);
+MOTH_LOCAL int sort_list(moth_ctx *ctx, const moth_tensor *keys, int64_t range, sorted_list *o);
 
 /* at[i] := the sum of the preceding elements, at[n] := the sum of all. */
 MOTH_LOCAL int scan_list(moth_ctx *ctx, const moth_tensor *like, int64_t n, int64_t *at);

@@ -1,9 +1,9 @@
-/* tile.cuh -- products of tiles by one block of 256 threads; used by matrix products and attention.
-** A tile of C has TILE rows and columns, PER * PER elements for each thread. A and B pass through
-** shared memory DEPTH columns at a time, in two buffers: one is filled while the other is read
-** (Volkov and Demmel 2008; Nath, Tomov and Dongarra 2010). */
-#ifndef MOTH_CUDA_TILE_CUH
-#define MOTH_CUDA_TILE_CUH
+/* gemm_tile.cuh -- products of tiles by one block of 256 threads; used by matrix products and
+** attention. A tile of C has TILE rows and columns, PER * PER elements for each thread. A and B
+** pass through shared memory DEPTH columns at a time, in two buffers: one is filled while the other
+** is read (Volkov and Demmel 2008; Nath, Tomov and Dongarra 2010). */
+#ifndef MOTH_CUDA_GEMM_TILE_CUH
+#define MOTH_CUDA_GEMM_TILE_CUH
 
 #include "elementwise.cuh"
 
@@ -48,7 +48,7 @@ static __device__ inline void take(const side<T> &s, int64_t row, int64_t col, R
   const T *from = s.at + r * s.rs + c * s.cs;
   const int64_t step = along ? s.cs : s.rs;
   if (inside && s.packs && last >= EACH_TAKES) {
-    const lump<T, EACH_TAKES> four = *(const lump<T, EACH_TAKES> *)(const void *)from;
+    const vec<T, EACH_TAKES> four = *(const vec<T, EACH_TAKES> *)(const void *)from;
 #pragma unroll
     for (int j = 0; j < EACH_TAKES; j++) to[j] = (R)get(&four.at[j]);
     return;
@@ -87,11 +87,11 @@ static __device__ inline void add_shared(const R *a, const R *b, int depth,
   enum { PER = tile_of<TILE>::per, HALF = tile_of<TILE>::half, WIDE = tile_of<TILE>::wide };
   const int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
   for (int k = 0; k < depth; k++) {
-    lump<R, HALF> p[PER / HALF], q[PER / HALF];
+    vec<R, HALF> p[PER / HALF], q[PER / HALF];
 #pragma unroll
     for (int i = 0; i < PER / HALF; i++) {
-      p[i] = *(const lump<R, HALF> *)(const void *)(a + k * WIDE + place<TILE>(y, i * HALF));
-      q[i] = *(const lump<R, HALF> *)(const void *)(b + k * WIDE + place<TILE>(x, i * HALF));
+      p[i] = *(const vec<R, HALF> *)(const void *)(a + k * WIDE + place<TILE>(y, i * HALF));
+      q[i] = *(const vec<R, HALF> *)(const void *)(b + k * WIDE + place<TILE>(x, i * HALF));
     }
 #pragma unroll
     for (int i = 0; i < PER; i++)
@@ -102,13 +102,13 @@ static __device__ inline void add_shared(const R *a, const R *b, int depth,
 }
 
 /* Number of elements of shared memory that add_tiles needs. */
-template <int TILE> constexpr int tile_room = 4 * tile_of<TILE>::depth * tile_of<TILE>::wide;
+template <int TILE> constexpr int tile_buffer_size = 4 * tile_of<TILE>::depth * tile_of<TILE>::wide;
 
 /* c += the rows of a from `row` on times those of b from `col` on, over columns first to last - 1.
 ** All threads of the block must call it; it ends with a barrier. */
 template <int TILE, class T, class R>
 static __device__ inline void add_tiles(const side<T> &a, int64_t row, const side<T> &b,
-                                        int64_t col, int64_t first, int64_t last, R *room,
+                                        int64_t col, int64_t first, int64_t last, R *buffers,
                                         R (*c)[tile_of<TILE>::per]) {
   enum { DEPTH = tile_of<TILE>::depth, BUFFER = DEPTH * tile_of<TILE>::wide };
   R p[EACH_TAKES], q[EACH_TAKES];
@@ -116,7 +116,7 @@ static __device__ inline void add_tiles(const side<T> &a, int64_t row, const sid
   take<TILE>(a, row, first, p);
   take<TILE>(b, col, first, q);
   for (int64_t k = first; k < last; k += DEPTH, turn ^= 1) {
-    R *here = room + turn * 2 * BUFFER;
+    R *here = buffers + turn * 2 * BUFFER;
     lay<TILE>(here, a.cs == 1, p);
     lay<TILE>(here + BUFFER, b.cs == 1, q);
     __syncthreads();

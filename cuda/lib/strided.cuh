@@ -1,9 +1,9 @@
-/* walk.cuh -- loops over several tensors with any strides: the core's merged dimensions
+/* strided.cuh -- loops over several tensors with any strides: the core's merged dimensions
 ** (core/tensor/loop.h), with multiplications in place of divisions. */
-#ifndef MOTH_CUDA_WALK_CUH
-#define MOTH_CUDA_WALK_CUH
+#ifndef MOTH_CUDA_STRIDED_CUH
+#define MOTH_CUDA_STRIDED_CUH
 
-#include "numbers.cuh"
+#include "dtypes.cuh"
 
 /* Below this count, 32-bit arithmetic is enough. The GPU emulator may lower the limit, to test the
 ** 64-bit code. */
@@ -57,20 +57,20 @@ template <class T> HD const T *element(const operand &o, int64_t bytes) {
   return o.is_held ? (const T *)(const void *)&o.held : (const T *)(const void *)(o.at + bytes);
 }
 
-enum { WALK_DIMS = MOTH_MAX_DIMS };
+enum { STRIDED_DIMS = MOTH_MAX_DIMS };
 
 /* N operands over one shape; [0] is the result. Dimension 0 is the innermost. */
-template <int N> struct walk {
+template <int N> struct strided {
   operand of[N];
   int64_t n;
   int ndim;
   bool small; /* all offsets and counts are below 2^31 */
-  divider size[WALK_DIMS];
-  int64_t wide[WALK_DIMS];    /* the sizes, if not small */
-  int64_t step[WALK_DIMS][N]; /* bytes */
+  divider size[STRIDED_DIMS];
+  int64_t wide[STRIDED_DIMS];    /* the sizes, if not small */
+  int64_t step[STRIDED_DIMS][N]; /* bytes */
 };
 
-template <int N> HD void offsets(const walk<N> &w, int64_t i, int64_t *at) {
+template <int N> HD void offsets(const strided<N> &w, int64_t i, int64_t *at) {
   for (int k = 0; k < N; k++) at[k] = 0;
   if (w.small) {
     uint32_t rest = (uint32_t)i;
@@ -95,7 +95,7 @@ template <int N> HD void offsets(const walk<N> &w, int64_t i, int64_t *at) {
 /* Fills w for operands that broadcast to the first one's shape. The value of a 0-d CPU tensor is
 ** stored in w. */
 template <int N>
-static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const *operands) {
+static inline void strided_over(strided<N> *w, moth_ctx *ctx, const moth_tensor *const *operands) {
   moth_loop loop;
   moth_loop_over(&loop, ctx, &operands[0]->l, N, operands);
   w->n = operands[0]->l.numel;
@@ -115,7 +115,7 @@ static inline void walk_over(walk<N> *w, moth_ctx *ctx, const moth_tensor *const
 #endif
 
 /* Tests if all operands are contiguous or scalars. */
-template <int N> static inline bool walk_flat(const walk<N> &w, const int *sizes) {
+template <int N> static inline bool strided_is_flat(const strided<N> &w, const int *sizes) {
   if (w.ndim != 1) return false;
   for (int k = 0; k < N; k++)
     if (w.step[0][k] != sizes[k] && (k == 0 || w.step[0][k] != 0)) return w.n <= 1;
@@ -126,7 +126,7 @@ template <int N> static inline bool walk_flat(const walk<N> &w, const int *sizes
 ** aligned to the vector size, or constant along the dimension; the first `results` operands must be
 ** contiguous. With several rows, no vector crosses a row's end. */
 template <int N>
-static inline bool walk_packs(const walk<N> &w, const int *sizes, int results, int each) {
+static inline bool strided_packs(const strided<N> &w, const int *sizes, int results, int each) {
   if (w.ndim > 1 && w.wide[0] % each != 0) return false;
   if (w.ndim <= 1 && w.n <= 1) return true;
   for (int k = 0; k < N; k++) {
@@ -140,22 +140,23 @@ static inline bool walk_packs(const walk<N> &w, const int *sizes, int results, i
 }
 
 /* Loads EACH elements of operand k, `at` bytes from its start; `left` elements remain, and zeros
-** follow them. walk_packs has checked that it is possible. */
+** follow them. strided_packs has checked that it is possible. */
 template <class T, int EACH, int N>
-static __device__ inline lump<T, EACH> read_run(const walk<N> &w, int k, int64_t at, int64_t left) {
+static __device__ inline vec<T, EACH> read_run(const strided<N> &w, int k, int64_t at,
+                                               int64_t left) {
   const T *from = element<T>(w.of[k], at);
   const bool one = w.of[k].is_held || w.step[0][k] == 0;
-  lump<T, EACH> run;
-  if (!one && left >= EACH) return *(const lump<T, EACH> *)(const void *)from;
+  vec<T, EACH> run;
+  if (!one && left >= EACH) return *(const vec<T, EACH> *)(const void *)from;
   for (int j = 0; j < EACH; j++) run.at[j] = one ? *from : j < left ? from[j] : T{};
   return run;
 }
 
 template <class T, int EACH, int N>
-static __device__ inline void write_run(const walk<N> &w, int k, int64_t at, int64_t left,
-                                        const lump<T, EACH> &run) {
+static __device__ inline void write_run(const strided<N> &w, int k, int64_t at, int64_t left,
+                                        const vec<T, EACH> &run) {
   T *to = (T *)(void *)(w.of[k].at + at);
-  if (left >= EACH) write_lump(to, run);
+  if (left >= EACH) write_vec(to, run);
   else
     for (int j = 0; j < EACH; j++)
       if (j < left) to[j] = run.at[j];

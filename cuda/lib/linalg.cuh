@@ -1,7 +1,7 @@
-/* matrices.cuh -- shared by kernels of linear algebra: stacks of strided matrices, and functions on
+/* linalg.cuh -- shared by kernels of linear algebra: stacks of strided matrices, and functions on
 ** tiles in shared memory. Every order is fixed, so that results repeat. */
-#ifndef MOTH_CUDA_MATRICES_CUH
-#define MOTH_CUDA_MATRICES_CUH
+#ifndef MOTH_CUDA_LINALG_CUH
+#define MOTH_CUDA_LINALG_CUH
 
 #include "reduce.cuh"
 
@@ -29,12 +29,14 @@ template <class T> struct matrices {
   }
 };
 
-/* The matrices of x, broadcast to the batch dimensions of the result `over`; turned: transposed. */
+/* The matrices of x, broadcast to the batch dimensions of the result `over`; transposed: each
+** matrix is transposed. */
 template <class T>
-static inline matrices<T> matrices_of(const moth_tensor *x, const moth_layout &over, bool turned) {
+static inline matrices<T> matrices_of(const moth_tensor *x, const moth_layout &over,
+                                      bool transposed) {
   const int32_t n = x->l.ndim, more = over.ndim - n;
   const int64_t *step = x->l.stride + n - 2;
-  matrices<T> m = {{data<T>(x), step[turned], step[!turned]}, over.ndim - 2, {}, {}};
+  matrices<T> m = {{data<T>(x), step[transposed], step[!transposed]}, over.ndim - 2, {}, {}};
   for (int32_t d = 0; d < m.batch; d++) {
     m.shape[d] = over.shape[d];
     m.step[d] = d < more || x->l.shape[d - more] == 1 ? 0 : x->l.stride[d - more];
@@ -62,7 +64,7 @@ static __global__ void clear_codes(int64_t n, int32_t *codes) {
 }
 
 /* A new packed list on the device; NULL: error set. */
-static moth_tensor *room_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
+static moth_tensor *scratch_of(moth_ctx *ctx, int device, int dtype, int64_t n) {
   moth_layout l = {};
   l.ndim = 1;
   l.shape[0] = n;

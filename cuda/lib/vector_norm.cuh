@@ -1,7 +1,7 @@
-/* orders.cuh -- the p-norm of many numbers, as a reduction. Kernels are compiled for each kind of
-** p: a branch for each element would cost more than reading it. */
-#ifndef MOTH_CUDA_ORDERS_CUH
-#define MOTH_CUDA_ORDERS_CUH
+/* vector_norm.cuh -- the p-norm of many numbers, as a reduction. Kernels are compiled for each kind
+** of p: a branch for each element would cost more than reading it. */
+#ifndef MOTH_CUDA_VECTOR_NORM_CUH
+#define MOTH_CUDA_VECTOR_NORM_CUH
 
 #include "reduce.cuh"
 
@@ -9,7 +9,7 @@
 enum { ORDER_0, ORDER_1, ORDER_2, ORDER_P, ORDER_LARGEST, ORDER_LEAST };
 
 template <class V, int ORDER> struct norm_of {
-  typedef V room;
+  typedef V state;
   double p;
   MEMBER V start() const { return ORDER == ORDER_LEAST ? (V)INFINITY : (V)0; }
   MEMBER V join(V a, V b) const {

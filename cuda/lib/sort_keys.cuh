@@ -1,7 +1,7 @@
-/* keys.cuh -- maps numbers to unsigned integers with the same order; NaN is the largest, and -0
-** equals 0. */
-#ifndef MOTH_CUDA_KEYS_CUH
-#define MOTH_CUDA_KEYS_CUH
+/* sort_keys.cuh -- maps numbers to unsigned integers with the same order; NaN is the largest, and
+** -0 equals 0. */
+#ifndef MOTH_CUDA_SORT_KEYS_CUH
+#define MOTH_CUDA_SORT_KEYS_CUH
 
 #include "reduce.cuh"
 

@@ -1,9 +1,9 @@
-/* order.cu -- stable sorting of integers (radix_sort.cuh). A short list is ranked by comparing each
-** number with all others. Longer lists, and rows of keys, use a radix sort of four bits at a time,
-** from the lowest on: each pass counts digits by tile, scans all counts, and moves the keys
+/* radix_sort.cu -- stable sorting of integers (radix_sort.cuh). A short list is ranked by comparing
+** each number with all others. Longer lists, and rows of keys, use a radix sort of four bits at a
+** time, from the lowest on: each pass counts digits by tile, scans all counts, and moves the keys
 ** (Satish, Harris and Garland, "Designing Efficient Sorting Algorithms for Manycore GPUs", 2009).
 */
-#include "order.cuh"
+#include "radix_sort.cuh"
 
 /* -- rows -- */
 
@@ -151,7 +151,7 @@ template int radix_sort(moth_ctx *, const moth_tensor *, const radix<int64_t> &,
 
 enum { ORDER_SHORT = 4096 };
 
-static __global__ void order_short(int64_t n, const int64_t *in, int64_t *key, int64_t *from) {
+static __global__ void list_short(int64_t n, const int64_t *in, int64_t *key, int64_t *from) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const int64_t own = in[i];
@@ -161,9 +161,9 @@ static __global__ void order_short(int64_t n, const int64_t *in, int64_t *key, i
   from[rank] = i;
 }
 
-static int order_long(moth_ctx *ctx, const moth_tensor *keys, int64_t range, ordered *o) {
+static int list_long(moth_ctx *ctx, const moth_tensor *keys, int64_t range, sorted_list *o) {
   const int64_t n = keys->l.numel;
-  ordered spare = {list_new(keys, n), list_new(keys, n)};
+  sorted_list spare = {list_new(keys, n), list_new(keys, n)};
   moth_tensor *starts = list_new(keys, radix_counts(1, n) + 1);
   int status = spare.key && spare.from && starts ? MOTH_OK : moth_status(ctx);
   int bits = 0, last = 0;
@@ -176,22 +176,22 @@ static int order_long(moth_ctx *ctx, const moth_tensor *keys, int64_t range, ord
     status = radix_sort(ctx, keys, r, bits, &last);
   }
   if (last) {
-    const ordered done = spare;
+    const sorted_list done = spare;
     spare = *o;
     *o = done;
   }
   moth_tensor_release(starts);
-  ordered_free(&spare);
+  sorted_list_free(&spare);
   return status;
 }
 
-int order_list(moth_ctx *ctx, const moth_tensor *keys, int64_t range, ordered *o) {
+int sort_list(moth_ctx *ctx, const moth_tensor *keys, int64_t range, sorted_list *o) {
   const int64_t n = keys->l.numel;
-  *o = ordered{list_new(keys, n), list_new(keys, n)};
+  *o = sorted_list{list_new(keys, n), list_new(keys, n)};
   if (!o->key || !o->from) return moth_status(ctx);
   if (n == 0) return MOTH_OK;
-  if (n > ORDER_SHORT) return order_long(ctx, keys, range, o);
-  return launch(ctx, keys, order_short, blocks_for(n), BLOCK, 0, n,
+  if (n > ORDER_SHORT) return list_long(ctx, keys, range, o);
+  return launch(ctx, keys, list_short, blocks_for(n), BLOCK, 0, n,
                 (const int64_t *)data<int64_t>(keys), data<int64_t>(o->key),
                 data<int64_t>(o->from));
 }

@@ -1,11 +1,11 @@
-/* channels.cuh -- two sums over all elements of each channel of a tensor (n, c, inner), by blocks;
-** their partial sums are then added in order. A thread sums a few elements in the compute type, and
-** these sums in f64. Neighbouring threads read adjacent vectors of elements: along `inner`, or
-** along the channels if inner is 1. */
-#ifndef MOTH_CUDA_CHANNELS_CUH
-#define MOTH_CUDA_CHANNELS_CUH
+/* channel_sums.cuh -- two sums over all elements of each channel of a tensor (n, c, inner), by
+** blocks; their partial sums are then added in order. A thread sums a few elements in the compute
+** type, and these sums in f64. Neighbouring threads read adjacent vectors of elements: along
+** `inner`, or along the channels if inner is 1. */
+#ifndef MOTH_CUDA_CHANNEL_SUMS_CUH
+#define MOTH_CUDA_CHANNEL_SUMS_CUH
 
-#include "total.cuh"
+#include "sum_f64.cuh"
 
 struct channel_form {
   int64_t n, c;
@@ -16,8 +16,8 @@ struct channel_form {
 /* Enough blocks for a large device; the number does not depend on the device. */
 static inline channel_form channels_for(int64_t n, int64_t c, int64_t inner, int64_t pixels = 1) {
   if (inner == 0) n = 0; /* `inner` is replaced by 1 below; with no elements nothing is read */
-  const int64_t each = n * inner, wanted = each / (BLOCK * 8), room = 1024 / (c ? c : 1);
-  const int64_t parts = wanted < room ? wanted : room;
+  const int64_t each = n * inner, wanted = each / (BLOCK * 8), most = 1024 / (c ? c : 1);
+  const int64_t parts = wanted < most ? wanted : most;
   return channel_form{n, c, quotients(inner, each), quotients(pixels, each),
                       parts < 1 ? 1 : parts > 128 ? 128 : (int)parts};
 }
@@ -83,7 +83,7 @@ static __device__ inline void add_rows(const Job &job, const channel_form &f, in
 #pragma unroll
   for (int k = 0; k < EACH; k++) known[k] = job.of(c + k, first * f.c + c + k);
   for (int64_t q = first; q < f.n;) {
-    const int64_t stop = q + FOLD_RUN * step < f.n ? q + FOLD_RUN * step : f.n;
+    const int64_t stop = q + REDUCE_RUN * step < f.n ? q + REDUCE_RUN * step : f.n;
     sums_of<typename Job::real> run[EACH] = {};
 #pragma unroll 4
     for (; q < stop; q += step, at.next(), terms++) {
@@ -128,7 +128,7 @@ static __device__ inline sums_of<double> add_planes(const Job &job, const channe
   const auto place = [&] { return (at.over * f.c + c) * f.inner.by + at.rest; };
   const auto known = job.of(c, place());
   for (int64_t j = first; j < each;) {
-    const int64_t stop = j + FOLD_RUN * step < each ? j + FOLD_RUN * step : each;
+    const int64_t stop = j + REDUCE_RUN * step < each ? j + REDUCE_RUN * step : each;
     sums_of<typename Job::real> run = {0, 0};
 #pragma unroll 4
     for (; j < stop; j += step, at.next(), terms += EACH) {
@@ -170,27 +170,27 @@ static moth_tensor *channel_sums(const moth_tensor *near, channel_form *f, const
   const bool many = packs && (columns ? f->c : f->inner.by) % PACK == 0;
   const column_form b = columns_for(f->c, many ? PACK : 1);
   if (columns) f->parts = column_parts(b, f->n, 512);
-  moth_tensor *room = device_room(near, f->c * f->parts * (int64_t)sizeof(sums_of<double>));
-  if (!room || f->c == 0) return room;
-  sums_of<double> *parts = data<sums_of<double>>(room);
+  moth_tensor *scratch = device_scratch(near, f->c * f->parts * (int64_t)sizeof(sums_of<double>));
+  if (!scratch || f->c == 0) return scratch;
+  sums_of<double> *parts = data<sums_of<double>>(scratch);
   int status = many ? sums_launch<Job, PACK>(near, *f, b, job, parts)
                     : sums_launch<Job, 1>(near, *f, b, job, parts);
-  if (!status) return room;
-  moth_tensor_release(room);
+  if (!status) return scratch;
+  moth_tensor_release(scratch);
   return NULL;
 }
 
 /* Elements that one thread of a sum reads at once: half a vector of a narrow type. */
 template <class T> constexpr int HANDFUL = sizeof(T) == 8 ? 2 : 4;
 
-template <class T, int EACH> struct two_lumps {
-  lump<T, EACH> x, dy;
+template <class T, int EACH> struct two_vecs {
+  vec<T, EACH> x, dy;
 };
 
 template <int EACH, class T>
-static __device__ inline two_lumps<T, EACH> load_two(const T *x, const T *dy) {
-  return two_lumps<T, EACH>{*(const lump<T, EACH> *)(const void *)x,
-                            *(const lump<T, EACH> *)(const void *)dy};
+static __device__ inline two_vecs<T, EACH> load_two(const T *x, const T *dy) {
+  return two_vecs<T, EACH>{*(const vec<T, EACH> *)(const void *)x,
+                            *(const vec<T, EACH> *)(const void *)dy};
 }
 
 /* The sum of a warp's channel; all threads of the warp must call it, also without a channel. */

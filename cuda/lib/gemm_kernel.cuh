@@ -1,10 +1,10 @@
-/* product.cuh -- shared by the kernels of matrix products (gemm.cu, gemm_mma.cu): their arguments,
-** the epilogue of a sum, and sums that are split among blocks. */
-#ifndef MOTH_CUDA_PRODUCT_CUH
-#define MOTH_CUDA_PRODUCT_CUH
+/* gemm_kernel.cuh -- shared by the kernels of matrix products (gemm.cu, gemm_mma.cu): their
+** arguments, the epilogue of a sum, and sums that are split among blocks. */
+#ifndef MOTH_CUDA_GEMM_KERNEL_CUH
+#define MOTH_CUDA_GEMM_KERNEL_CUH
 
 #include "gemm.cuh"
-#include "tile.cuh"
+#include "gemm_tile.cuh"
 
 /* -- the compute type of a product: integers wrap -- */
 
@@ -29,7 +29,7 @@ struct batch_steps {
   int64_t shape[MOTH_MAX_BATCH_DIMS], a[MOTH_MAX_BATCH_DIMS], b[MOTH_MAX_BATCH_DIMS], c;
 };
 
-template <class T> struct whole_product {
+template <class T> struct gemm_args {
   side<T> a, b; /* b is transposed: its rows are columns of C */
   T *c;
   int64_t ldc;
@@ -46,7 +46,7 @@ template <class T> struct whole_product {
 
 /* Applies the epilogue to a sum, for *c in column `col`. */
 template <class T>
-static __device__ inline sum_of<T> finished(const whole_product<T> &g, const T *c, int64_t col,
+static __device__ inline sum_of<T> finished(const gemm_args<T> &g, const T *c, int64_t col,
                                             sum_of<T> sum) {
   typedef sum_of<T> R;
   R v = g.alpha * sum;
@@ -61,7 +61,7 @@ static __device__ inline sum_of<T> finished(const whole_product<T> &g, const T *
 }
 
 template <class T>
-static __device__ inline void finish(const whole_product<T> &g, T *c, int64_t col, sum_of<T> sum) {
+static __device__ inline void finish(const gemm_args<T> &g, T *c, int64_t col, sum_of<T> sum) {
   put(c, finished(g, c, col, sum));
 }
 
@@ -73,7 +73,7 @@ template <class T> struct one_product {
 };
 
 template <class T>
-static __device__ inline one_product<T> enter_batch(const whole_product<T> &g) {
+static __device__ inline one_product<T> enter_batch(const gemm_args<T> &g) {
   one_product<T> p = {g.a, g.b, g.c, g.first + (int64_t)blockIdx.z};
   int64_t rest = p.number;
   for (int d = g.batch.ndim - 1; d >= 0; d--) {
@@ -91,7 +91,7 @@ static __device__ inline one_product<T> enter_batch(const whole_product<T> &g) {
 static const int64_t SHARE = 256, MOST_PARTS = 64, MOST_Z = 65535;
 
 /* Adds the partial sums of each result; threads from n on add those of row sums. */
-template <class T> static __global__ void add_parts(whole_product<T> g, int64_t n) {
+template <class T> static __global__ void add_parts(gemm_args<T> g, int64_t n) {
   const int64_t i = thread_number(), each = g.a.rows * g.b.rows, rest = i - n;
   sum_of<T> sum = 0;
   if (i >= n) {
@@ -105,11 +105,11 @@ template <class T> static __global__ void add_parts(whole_product<T> g, int64_t 
   finish(g, g.c + i / each * g.batch.c + r * g.ldc + q, q, sum);
 }
 
-/* By a block in the first column of tiles: sums its rows of A over columns `from` to `to`. room:
+/* By a block in the first column of tiles: sums its rows of A over columns `from` to `to`. memory:
 ** shared memory that is no longer read, an element for each thread. */
 template <int TILE, class T>
-static __device__ inline void sum_rows(const whole_product<T> &g, int64_t row, int64_t from,
-                                       int64_t to, sum_of<T> *room) {
+static __device__ inline void sum_rows(const gemm_args<T> &g, int64_t row, int64_t from,
+                                       int64_t to, sum_of<T> *memory) {
   enum { SHARES = TILE_THREADS / TILE };
   const int t = (int)threadIdx.x, share = t / TILE;
   const int64_t r = row + t % TILE;
@@ -117,10 +117,10 @@ static __device__ inline void sum_rows(const whole_product<T> &g, int64_t row, i
   if (r < g.a.rows)
     for (int64_t k = from + share; k < to; k += SHARES)
       sum += get(g.a.at + r * g.a.rs + k * g.a.cs);
-  room[t] = sum;
+  memory[t] = sum;
   __syncthreads();
   if (share || r >= g.a.rows) return;
-  for (int i = 1; i < SHARES; i++) sum += room[i * TILE + t];
+  for (int i = 1; i < SHARES; i++) sum += memory[i * TILE + t];
   if (g.partial)
     g.partial[gridDim.y * g.a.rows * g.b.rows + blockIdx.y * g.a.rows + r] = sum;
   else put(g.sums + r, sum);
@@ -130,7 +130,7 @@ static __device__ inline void sum_rows(const whole_product<T> &g, int64_t row, i
 ** g.first + grid.z - 1. If there are too few tiles for the device, blocks share their sums. */
 template <int TILE, class T, class F>
 static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
-                             whole_product<T> g, int64_t products, F one) {
+                             gemm_args<T> g, int64_t products, F one) {
   typedef sum_of<T> R;
   g.columns = (m->n + TILE - 1) / TILE;
   const int64_t tiles = g.columns * ((m->m + TILE - 1) / TILE), n = products * m->m * m->n;
@@ -168,6 +168,6 @@ static int multiply_in_tiles(moth_ctx *ctx, const moth_queue *q, const moth_gemm
 ** if not, nothing has been written. */
 template <class T>
 int multiply_on_tensor_cores(moth_ctx *ctx, const moth_queue *q, const moth_gemm *m,
-                             const whole_product<T> &g, int64_t products, bool *done);
+                             const gemm_args<T> &g, int64_t products, bool *done);
 
 #endif

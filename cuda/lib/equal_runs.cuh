@@ -1,11 +1,11 @@
-/* runs.cuh -- runs of equal keys in a sorted list; the thread at the first element of a run loops
-** over it. A run can be most of a long list. So pieces that have a single key are reduced first, by
-** a thread for each piece, and then pieces of such pieces: no thread has a long loop. The cuts of a
-** list depend on its length alone, so that sums have a fixed order. */
-#ifndef MOTH_CUDA_RUNS_CUH
-#define MOTH_CUDA_RUNS_CUH
+/* equal_runs.cuh -- runs of equal keys in a sorted list; the thread at the first element of a run
+** loops over it. A run can be most of a long list. So pieces that have a single key are reduced
+** first, by a thread for each piece, and then pieces of such pieces: no thread has a long loop. The
+** cuts of a list depend on its length alone, so that sums have a fixed order. */
+#ifndef MOTH_CUDA_EQUAL_RUNS_CUH
+#define MOTH_CUDA_EQUAL_RUNS_CUH
 
-#include "numbers.cuh"
+#include "dtypes.cuh"
 
 enum { RUN_PIECE = 128, RUN_LONG = 2048 }; /* shorter lists are not cut */
 
