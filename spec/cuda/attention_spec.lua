@@ -1,5 +1,5 @@
--- Attention on a GPU's tensor cores: results and gradients are those of f32 on the CPU, whatever
--- the lengths, head sizes, masks and strides.
+-- Attention on a GPU's tensor cores: results and gradients equal those of f32 on the CPU, for any
+-- lengths, head sizes, masks and strides.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -7,7 +7,7 @@ local process = require "spec.support.process"
 
 local sdpa = moth.nn.functional.scaled_dot_product_attention
 
--- Of the largest element or 1: what a weight in a half type is rounded by, and a result.
+-- The tolerance, relative to the largest element or 1: half types round weights and results.
 local MOST = { float16 = 2e-3, bfloat16 = 1.6e-2, float32 = 1e-5 }
 
 local function close(there, here, most)
@@ -16,7 +16,7 @@ local function close(there, here, most)
   assert(far <= most, ("%g of the largest element, at most %g"):format(far, most))
 end
 
--- Attention of x[1..3] on the GPU in their own dtype, and on the CPU in f32.
+-- Attention of x[1..3] on the GPU in their dtype, and on the CPU in f32.
 local function agree(x, options, most)
   local here, there, mask = {}, {}, options.attn_mask
   for i = 1, 3 do
@@ -51,7 +51,7 @@ describe("attention on tensor cores", function()
     return
   end
 
-  it("gives rows of heads where it is asked to, on the CPU and on a GPU", function()
+  it("returns head-major results on request, on the CPU and on a GPU", function()
     local attention = require("moth.binding.bind").ops.attention
     for _, dtype in ipairs { "float32", "bfloat16" } do
       local x = { draw(dtype, 2, 3, 7, 16), draw(dtype, 3, 9, 16), draw(dtype, 3, 9, 8) }
@@ -82,7 +82,7 @@ describe("attention on tensor cores", function()
       end)
     end
 
-    it("takes values of another size and rows that begin anywhere, in " .. dtype, function()
+    it("supports values of another size and unaligned rows, in " .. dtype, function()
       moth.manual_seed(4)
       local wide = draw(dtype, 3, 90, 2, 71)
       local x = { wide:narrow(-1, 2, 40), wide:narrow(-1, 10, 40), wide:narrow(-1, 30, 23) }
@@ -91,7 +91,7 @@ describe("attention on tensor cores", function()
       agree({ x[1], draw(dtype, 1, 3, 20, 40), draw(dtype, 1, 1, 20, 9) }, { scale = 1 }, most)
     end)
 
-    it("has masks, biases, factors and heads that share keys, in " .. dtype, function()
+    it("supports masks, biases, scales and shared key heads, in " .. dtype, function()
       moth.manual_seed(5)
       local q, k, v = draw(dtype, 2, 4, 66, 24), draw(dtype, 2, 2, 100, 24),
         draw(dtype, 2, 2, 100, 24)
@@ -103,7 +103,8 @@ describe("attention on tensor cores", function()
     end)
   end
 
-  -- As left padding has it: the first keys are hidden by the least number, in some rows all are.
+  -- A mask for left padding: the first keys get the most negative number; some rows are fully
+  -- masked.
   for dtype, most in pairs(MOST) do
     for _, scale in ipairs { 1, 0.125, 3 } do
       it(("knows masks of large numbers, in %s times %g"):format(dtype, scale), function()
@@ -131,7 +132,7 @@ describe("attention on tensor cores", function()
     end
   end
 
-  it("is that of f32 with heads that no tensor core's kernel takes", function()
+  it("equals f32 for head sizes without a tensor-core kernel", function()
     moth.manual_seed(8)
     for dtype, most in pairs(MOST) do
       agree({ draw(dtype, 2, 70, 144), draw(dtype, 70, 144), draw(dtype, 2, 70, 40) },
@@ -139,7 +140,7 @@ describe("attention on tensor cores", function()
     end
   end)
 
-  it("takes a factor of nothing, where all keys weigh the same", function()
+  it("with a scale of 0 weights all keys equally", function()
     moth.manual_seed(10)
     for dtype, most in pairs(MOST) do
       agree({ draw(dtype, 2, 70, 24), draw(dtype, 90, 24), draw(dtype, 2, 90, 40) },
@@ -147,7 +148,7 @@ describe("attention on tensor cores", function()
     end
   end)
 
-  it("keeps a NaN where it belongs", function()
+  it("keeps a NaN in its row", function()
     moth.manual_seed(11)
     for dtype in pairs(MOST) do
       local q, k, v = draw(dtype, 1, 70, 16), draw(dtype, 1, 40, 16), draw(dtype, 1, 40, 16)
@@ -158,12 +159,13 @@ describe("attention on tensor cores", function()
     end
   end)
 
-  -- As a card of 7.5 has no such products, a newer one hasn't that runs kernels for 7.5. Those on
-  -- tensor cores are told by the shared memory that they ask for.
+  -- A device of compute capability 7.5 has no such instructions; neither has a newer device that
+  -- runs code compiled for 7.5. Tensor-core kernels are recognized by their amount of shared
+  -- memory.
   local cards = { { "MAJOR=7", false }, { "COMPILED=75", false }, { "SHARED=101376", true } }
   for _, case in ipairs(cards) do
     local card, has_cores = "MOTH_EMULATED_" .. case[1], case[2]
-    it("is that of f32 on an older card, " .. card, function()
+    it("equals f32 on an older device, " .. card, function()
       if not cuda.name:find "emulated" then return end
       local log = os.tmpname()
       local words = card .. " MOTH_EMULATED_LOG=" .. log
@@ -195,11 +197,11 @@ describe("attention on tensor cores", function()
     end)
   end
 
-  it("of f32 is that of TF32 where the precision asked for allows it, and only there", function()
+  it("of f32 uses TF32 only where the chosen precision allows it", function()
     if moth.cuda.get_device_capability() < 8 then return pending "this GPU has no TF32" end
     moth.manual_seed(9)
     for _, head in ipairs { 20, 64, 90, 128 } do
-      for _, batches in ipairs { 1, 4 } do -- whose tiles are larger
+      for _, batches in ipairs { 1, 4 } do -- with larger tiles
         local x = { moth.randn(batches, 70, head), moth.randn(batches, 45, head),
           moth.randn(45, head) }
         local bias = { attn_mask = moth.randn(70, 45) }
@@ -214,7 +216,7 @@ describe("attention on tensor cores", function()
     end
   end)
 
-  it("of f32 is whole over many keys and queries of one sign, where errors would add up", function()
+  it("of f32 is exact over many keys and queries of one sign", function()
     moth.manual_seed(10)
     for _, n in ipairs { { 64, 1500 }, { 1500, 64 } } do
       local q, k, v = moth.randn(1, n[1], 64), moth.randn(1, n[2], 64), moth.rand(1, n[2], 64)
@@ -227,14 +229,14 @@ describe("attention on tensor cores", function()
       local dy = moth.rand(y.shape)
       y:backward(dy:double())
       z:backward(dy:cuda())
-      local most = here[3].grad:abs():max():item() * 4e-6 -- close() measures small ones as 1
+      local most = here[3].grad:abs():max():item() * 4e-6 -- close() compares small ones with 1
       close(z, y, 4e-6)
       assert.is_true((there[3].grad:cpu():double() - here[3].grad):abs():max():item() <= most)
       for i = 1, 2 do close(there[i].grad, here[i].grad, 8e-6) end
     end
   end)
 
-  it("lays its result out as the query is, so that heads join without a copy", function()
+  it("has the query's memory order, so that heads join without a copy", function()
     for _, dtype in ipairs { "float32", "bfloat16" } do
       local x = {}
       for i = 1, 3 do x[i] = draw(dtype, 2, 9, 3, 16):cuda():transpose(2, 3) end
@@ -245,10 +247,10 @@ describe("attention on tensor cores", function()
     end
   end)
 
-  it("agrees where cuDNN's fused kernels do it", function()
+  it("agrees in shapes that cuDNN's fused kernels support", function()
     local cudnn, version = moth.backends.cudnn, moth.backends.cudnn.version() or 0
     if version < 91800 then return pending("cuDNN from 9.18 on is needed") end
-    cudnn.benchmark = true -- they are asked for shapes at once
+    cudnn.benchmark = true -- plans are made at the first use
     moth.manual_seed(8)
     for _, dtype in ipairs { "float16", "bfloat16" } do
       for _, n in ipairs { { 130, 130, 64 }, { 77, 200, 128 }, { 5, 3, 40 } } do
@@ -265,9 +267,9 @@ describe("attention on tensor cores", function()
     cudnn.benchmark = false
   end)
 
-  it("gives finite gradients where all scores of a row are far below 0", function()
+  it("has finite gradients where all scores of a row are very negative", function()
     local cudnn = moth.backends.cudnn
-    cudnn.benchmark = true -- cuDNN's kernels, where they are
+    cudnn.benchmark = true -- cuDNN's kernels, if installed
     moth.manual_seed(9)
     for _, n in ipairs { { 64, 64 }, { 192, 192 }, { 128, 128 }, { 20, 128 }, { 70, 70 } } do
       for _, is_causal in ipairs { false, true } do
@@ -283,7 +285,7 @@ describe("attention on tensor cores", function()
     cudnn.benchmark = false
   end)
 
-  it("gives the same bits each time", function()
+  it("returns the same bits each time", function()
     moth.manual_seed(6)
     local function run()
       local x = {}

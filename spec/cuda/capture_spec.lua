@@ -1,5 +1,6 @@
--- Captured steps on a GPU: replays are CUDA graphs, and give, bit for bit, what the step itself
--- gives there; what graphs hold, what stands between them, and who owns the memory they work in.
+-- Captured steps on a GPU: replays are CUDA graphs whose results equal those of the uncaptured
+-- step bit for bit; what graphs contain, the work between graphs, and ownership of their scratch
+-- memory.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -13,8 +14,8 @@ local bits, state_of = support.of, support.state_of
 
 local function there(...) return moth.randn(..., {device = "cuda"}) end
 
--- Losses of n steps and the network after them. make() gives the step, its inputs for step i, the
--- network and, perhaps, what happens after each step.
+-- Losses of n steps, and the network after them. make() returns the step, a function of its inputs
+-- for step i, the network and, optionally, a function to call after each step.
 local function run(make, n, capture)
   moth.manual_seed(11)
   local step, inputs, net, after = make()
@@ -29,7 +30,7 @@ local function run(make, n, capture)
   return text, shown
 end
 
--- Captured steps give what the step gives; says what a call is.
+-- Asserts that captured steps return the same bits; returns the text of the captured step.
 local function same(make, n)
   local eager = run(make, n or 20)
   local captured, shown = run(make, n or 20, moth.cuda.graph)
@@ -49,7 +50,7 @@ end
 
 ffi.cdef [[int setenv(const char *, const char *, int); int unsetenv(const char *);]]
 
--- f() with a variable of the environment set; the GPU emulator looks at some.
+-- Calls f() with an environment variable set; the GPU emulator reads some.
 local function with_variable(name, value, f)
   ffi.C.setenv(name, value, 1)
   local ok, result = pcall(f)
@@ -66,25 +67,26 @@ if not cuda.here then
   return
 end
 
--- Steps that nobody holds go with the first collection, what only they held with the second.
+-- The first collection frees unreferenced steps, the second the objects that only these
+-- referenced.
 teardown(function()
   moth.collect()
   moth.collect()
 end)
 
 describe("a captured training step on a GPU", function()
-  it("has no launch for a relu behind a linear", function()
+  it("launches no separate relu after a linear", function()
     local function launches(f)
       local w, x = there {8, 8}, there {4, 8}
       local step = moth.capture(function(v) return f(F.linear(f(F.linear(v, w)), w)) end)
       for _ = 1, 3 do assert.are.equal(bits(f(F.linear(f(F.linear(x, w)), w))), bits(step(x))) end
       return tostring(step)
     end
-    assert.are.equal(ONE, launches(F.tanh)) -- 4 and more are a graph
+    assert.are.equal(ONE, launches(F.tanh)) -- 4 or more launches become a graph
     assert.are.equal("captured step (1 recording)", launches(F.relu))
   end)
 
-  it("copies from and to the CPU once a call, where that need not be waited for too", function()
+  it("copies from and to the CPU once for each call, asynchronously if allowed", function()
     local kept = moth.zeros(300):to("cuda")
     local step = moth.capture(function(x)
       local y = x * 2
@@ -103,7 +105,7 @@ describe("a captured training step on a GPU", function()
     end
   end)
 
-  it("of a small network is one graph, with the step's losses", function()
+  it("of a small network is one graph, including the step's losses", function()
     assert.are.equal(ONE, same(function()
       local net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1)):to("cuda")
       local opt = optim.SGD(net:parameters(), {lr = 0.5})
@@ -113,7 +115,7 @@ describe("a captured training step on a GPU", function()
     end, 30))
   end)
 
-  it("with a GradScaler leaves the optimizer out where gradients overflow", function()
+  it("with a GradScaler skips the optimizer step if gradients overflow", function()
     local scales = {}
     local function make()
       local net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1)):to("cuda")
@@ -145,7 +147,7 @@ describe("a captured training step on a GPU", function()
       .. "1 op on the CPU)", shown)
   end)
 
-  it("with a Function written in Lua and a hook of a parameter is one graph", function()
+  it("with a Function in Lua and a hook on a parameter is one graph", function()
     local Least = nn.class("Least", moth.autograd.Function)
     function Least.forward(ctx, x, low)
       ctx:save_for_backward(x:ge(low))
@@ -174,7 +176,7 @@ describe("a captured training step on a GPU", function()
     assert.are.equal(ONE, shown)
   end)
 
-  it("follows Adam, StepLR, dropout and BatchNorm, in one graph", function()
+  it("supports Adam, StepLR, dropout and BatchNorm in one graph", function()
     local shown = same(function()
       local net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3),
         nn.Linear(8, 2)):to("cuda")
@@ -216,7 +218,7 @@ describe("a captured training step on a GPU", function()
     end, 8))
   end)
 
-  it("leaves copies from and to the CPU beside its graph", function()
+  it("leaves copies from and to the CPU outside of its graph", function()
     local shown
     same(function()
       local net = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2)):to("cuda")
@@ -235,7 +237,7 @@ describe("a captured training step on a GPU", function()
     assert.are.equal("captured step (1 recording; a call is 1 graph, 2 ops on the CPU)", shown)
   end)
 
-  it("goes on where the driver makes no graphs", function()
+  it("works with a driver without graphs", function()
     if not cuda.name:find "emulated" then
       pending "a real driver makes graphs"
       return
@@ -254,7 +256,7 @@ describe("a captured training step on a GPU", function()
     assert.are.equal("captured step (1 recording)", shown)
   end)
 
-  it("goes one by one where each launch is waited for, and not if that is told 0", function()
+  it("launches ops singly with MOTH_CUDA_BLOCKING, but not with the value 0", function()
     local function shown(value)
       local pipe = io.popen("MOTH_CUDA_BLOCKING=" .. value .. " " .. process.program .. [[ -e '
         local moth = require "moth"
@@ -273,7 +275,7 @@ end)
 describe("a captured step on a GPU", function()
   local function chain(x) return ((x * 2 + 1):tanh() * 3 - 1):exp() end
 
-  it("is recorded again for other shapes, dtypes and precisions", function()
+  it("is captured again for other shapes, dtypes and precisions", function()
     local w = there {3, 3}
     local runs = 0
     local step = moth.cuda.graph(function(x)
@@ -299,7 +301,7 @@ describe("a captured step on a GPU", function()
     assert.are.equal(5, runs)
   end)
 
-  it("draws the numbers that the step would draw", function()
+  it("draws the same numbers as the uncaptured step", function()
     local function draw(x)
       return chain(x + moth.rand_like(x) + moth.randn({4}, {device = "cuda"}))
     end
@@ -313,7 +315,7 @@ describe("a captured step on a GPU", function()
     assert.are.equal(ONE, tostring(step))
   end)
 
-  it("draws from a generator of the user's own beside its graph", function()
+  it("draws from the user's own generator outside of its graph", function()
     local generator = moth.Generator()
     local function draw(x) return chain(x + moth.rand_like(x, {generator = generator})) end
     local step, x = moth.cuda.graph(draw), there {4}
@@ -327,7 +329,7 @@ describe("a captured step on a GPU", function()
       tostring(step))
   end)
 
-  it("reads numbers that lie on the CPU again", function()
+  it("reads numbers on the CPU again for each replay", function()
     local factor = moth.tensor(2)
     local step = moth.cuda.graph(function(x) return chain(x * factor) end)
     local x = there {5}
@@ -338,7 +340,7 @@ describe("a captured step on a GPU", function()
     assert.are.equal(ONE, tostring(step))
   end)
 
-  it("leaves alone what others compute between its calls", function()
+  it("leaves memory of other computations between its calls unchanged", function()
     local w = there {1024, 64}
     local function product(x) return x:matmul(w):softmax(2):cumsum(1):sum(2):exp() end
     local step = moth.cuda.graph(product)
@@ -352,7 +354,7 @@ describe("a captured step on a GPU", function()
     end
   end)
 
-  it("runs on whichever stream is the current one, behind what that was asked for", function()
+  it("runs on the current stream, after that stream's earlier work", function()
     local step = moth.cuda.graph(function(x) return chain(x + moth.rand_like(x)) end)
     local stream, got, wanted = moth.cuda.Stream(), {}, {}
     local function on(i, fn, ...)
@@ -372,7 +374,7 @@ describe("a captured step on a GPU", function()
     assert.are.same(wanted, got)
   end)
 
-  it("is in order where it runs on several streams, each call behind the last", function()
+  it("keeps its order on several streams: each call follows the last", function()
     local w = moth.zeros(4000, {device = "cuda"})
     local step = moth.cuda.graph(function(x) return w:add_(x) end)
     local streams = {moth.cuda.default_stream(), moth.cuda.Stream(), moth.cuda.Stream()}
@@ -383,7 +385,7 @@ describe("a captured step on a GPU", function()
     assert.is_true(got:eq(8):all():item())
   end)
 
-  it("is done once where streams fail to wait for each other", function()
+  it("is run once if streams fail to wait for each other", function()
     if not cuda.name:find "emulated" then return end
     for n = 1, 4 do
       local w, stream = moth.zeros(4000, {device = "cuda"}), moth.cuda.Stream()
@@ -399,7 +401,7 @@ describe("a captured step on a GPU", function()
     end
   end)
 
-  it("is a graph after all where memory was short for once", function()
+  it("becomes a graph later if memory was short at first", function()
     if not cuda.name:find "emulated" then return end
     local step = moth.cuda.graph(chain)
     local x = there {5}
@@ -409,7 +411,7 @@ describe("a captured step on a GPU", function()
     assert.are.equal(ONE, tostring(step))
   end)
 
-  it("feeds its results back", function()
+  it("can use its results as inputs", function()
     local step = moth.cuda.graph(function(a, b) return a + b, a * 1 + 0, chain(a) end)
     local a, b = moth.ones(1, {device = "cuda"}), moth.ones(1, {device = "cuda"})
     local got = {}
@@ -420,7 +422,7 @@ describe("a captured step on a GPU", function()
     assert.are.same({2, 3, 5, 8, 13, 21}, got)
   end)
 
-  it("tells of a wrong position late, with the name of the op", function()
+  it("reports a wrong position at the next synchronization, with the op's name", function()
     local w = there {10, 4}
     local step = moth.cuda.graph(function(i) return chain(F.embedding(i, w)) end)
     local good = moth.tensor({1LL, 10LL}, {device = "cuda"})
@@ -431,15 +433,15 @@ describe("a captured step on a GPU", function()
       assert.has_error_like(function()
         step(moth.tensor({1LL, 99LL}, {device = "cuda"}))
         moth.cuda.synchronize()
-      end, "'embedding', which ran before on the GPU, met position 99 of 10")
+      end, "'embedding', which ran before on the GPU, got position 99 of 10")
       assert.are.equal(wanted, bits(step(good)))
       step(moth.tensor({1LL, 99LL}, {device = "cuda"}))
-      assert.has_error_like(function() step:free() moth.cuda.synchronize() end, "met position 99")
+      assert.has_error_like(function() step:free() moth.cuda.synchronize() end, "got position 99")
       step = moth.cuda.graph(function(i) return chain(F.embedding(i, w)) end)
     end
   end)
 
-  it("has the errors of its ops, and goes on after them", function()
+  it("raises the errors of its ops, and can be called again after them", function()
     local net = nn.Linear(3, 2):to("cuda")
     local opt = optim.SGD(net:parameters(), {lr = 0.1})
     local step = moth.cuda.graph(training(net, opt, F.mse_loss))
@@ -455,7 +457,7 @@ describe("a captured step on a GPU", function()
     assert.are.equal(ONE, tostring(step))
   end)
 
-  it("verifies, without changing what the steps do", function()
+  it("verifies itself without changing the results of steps", function()
     local function make()
       local net = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.5),
         nn.Linear(8, 2)):to("cuda")
@@ -472,7 +474,7 @@ describe("a captured step on a GPU", function()
     assert.has_error_like(function() for _ = 1, 6 do bad(there {2}) end end, "constant")
   end)
 
-  it("gives its memory back when it is freed, and when nobody holds it", function()
+  it("returns its memory when it is freed, and when it is collected", function()
     local net = nn.Sequential(nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 64)):to("cuda")
     local opt = optim.SGD(net:parameters(), {lr = 0.1})
     local x, y = there {64, 64}, there {64, 64}
@@ -494,7 +496,7 @@ describe("a captured step on a GPU", function()
     end
   end)
 
-  it("takes no more memory as it is called", function()
+  it("uses no more memory with more calls", function()
     local net = nn.Sequential(nn.Linear(16, 16), nn.Dropout(0.5), nn.Linear(16, 16)):to("cuda")
     local opt = optim.Adam(net:parameters())
     local step = moth.cuda.graph(training(net, opt, F.mse_loss))
@@ -509,14 +511,14 @@ describe("a captured step on a GPU", function()
 end)
 
 describe("moth.cuda.graph", function()
-  it("is for steps on a GPU", function()
+  it("only captures steps on a GPU", function()
     local step = moth.cuda.graph(function(x) return x * 2 end)
     assert.has_error_like(function() step(moth.ones(2)) end, "this one has no GPU op")
     assert.are.equal("E_DEVICE", moth.errcode())
     assert.are.same({2, 2}, step(moth.ones(2, {device = "cuda"})):tolist())
   end)
 
-  it("refuses what moth.capture refuses", function()
+  it("refuses the same functions as moth.capture", function()
     local step = moth.cuda.graph(function(x) return x * x:sum():item() end)
     assert.has_error_like(function() step(there {2}) end, "values are read")
   end)

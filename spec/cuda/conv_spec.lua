@@ -1,6 +1,6 @@
--- Convolution and pooling on a GPU, in shapes that golden values do not have: every kind of tile,
+-- Convolution and pooling on a GPU, in shapes that golden data do not have: every kind of tile,
 -- sums that are split among blocks, strides whose classes of pixels differ, shared positions. The
--- CPU says what is right.
+-- CPU's results are the reference.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -15,7 +15,7 @@ local function close(wanted, got, what, tolerance)
   assert(off <= (tolerance or 1e-10) * scale, ("%s is off by %g of %g"):format(what, off, scale))
 end
 
--- Result and both gradients of a convolution, of images or of volumes, on the device.
+-- The result and both gradients of a convolution, of images or of volumes, on the device.
 local function convolved(x, w, device, options)
   x, w = x:to(device):detach(), w:to(device):detach()
   x.requires_grad, w.requires_grad = true, true
@@ -42,21 +42,21 @@ describe("convolution on a GPU", function()
     return
   end
 
-  it("agrees with the CPU's for few channels, and for one a group", function()
+  it("agrees with the CPU for few channels in a group, and for one", function()
     check({ 2, 1, 9, 8 }, { 4, 1, 3, 3 })
     check({ 2, 6, 9, 8 }, { 6, 1, 3, 3 }, { groups = 6, padding = 1, stride = 2 })
     check({ 2, 3, 70, 70 }, { 6, 1, 5, 3 }, { groups = 3, dilation = { 2, 3 } })
     check({ 3, 4, 8, 7 }, { 4, 2, 2, 3 }, { groups = 2, stride = { 3, 2 }, padding = 2 })
   end)
 
-  it("agrees with the CPU's in tiles of every form", function()
+  it("agrees with the CPU in tiles of every form", function()
     check({ 2, 20, 13, 11 }, { 24, 20, 3, 3 }, { padding = 1 })
     check({ 1, 70, 9, 10 }, { 40, 70, 3, 2 })
     check({ 1, 9, 6, 5 }, { 130, 9, 1, 1 })
     check({ 2, 36, 7, 7 }, { 36, 18, 3, 3 }, { groups = 2, padding = "same", dilation = 2 })
   end)
 
-  it("agrees with the CPU's for filters along the depth alone", function()
+  it("agrees with the CPU for filters along the depth alone", function()
     for _, options in ipairs { {}, { padding = { 1, 0, 0 }, dilation = { 2, 1, 1 } },
                                { stride = { 2, 1, 1 }, dilation = { 3, 2, 1 } },
                                { stride = { 3, 1, 1 }, padding = { 2, 0, 0 }, groups = 3 } } do
@@ -65,11 +65,11 @@ describe("convolution on a GPU", function()
     end
   end)
 
-  it("agrees with the CPU's for floats in the widest tiles", function()
+  it("agrees with the CPU for floats in the widest tiles", function()
     check({ 3, 16, 107, 107 }, { 66, 16, 1, 1 }, {}, moth.float32, 1e-5)
   end)
 
-  it("agrees with the CPU's where a stride makes classes of pixels", function()
+  it("agrees with the CPU where a stride makes classes of pixels", function()
     check({ 2, 12, 11, 10 }, { 16, 12, 3, 3 }, { stride = 2, padding = 1 })
     check({ 2, 12, 12, 12 }, { 16, 12, 2, 2 }, { stride = 3 })
     check({ 1, 12, 17, 16 }, { 16, 12, 3, 2 }, { stride = { 4, 2 }, dilation = { 2, 3 },
@@ -78,13 +78,13 @@ describe("convolution on a GPU", function()
     check({ 2, 12, 3, 3 }, { 12, 12, 3, 3 }, { stride = 7 })
   end)
 
-  it("gives the same bits each time, also where sums are split", function()
+  it("returns the same bits each time, also where sums are split", function()
     local a = check({ 4, 10, 40, 40 }, { 12, 10, 3, 3 })
     local b = check({ 4, 10, 40, 40 }, { 12, 10, 3, 3 })
     for what, value in pairs(a) do assert.is_true(value:cpu():equal(b[what]:cpu()), what) end
   end)
 
-  it("agrees with the CPU's for volumes, gathered whole and in parts", function()
+  it("agrees with the CPU for volumes, whole and in chunks", function()
     check({ 2, 3, 5, 6, 7 }, { 4, 3, 3, 3, 3 }, { padding = 1 })
     check({ 2, 4, 7, 6, 8 }, { 6, 2, 3, 2, 3 }, { groups = 2, stride = { 2, 1, 3 },
       padding = { 2, 0, 1 }, dilation = { 2, 3, 1 } })
@@ -95,7 +95,7 @@ describe("convolution on a GPU", function()
     check({ 3, 2, 33, 200, 200 }, { 2, 2, 4, 1, 2 }, { stride = { 1, 8, 8 } }, moth.float32, 1e-5)
   end)
 
-  it("rounds a gradient of filters once, however many parts it is summed of", function()
+  it("rounds a gradient of filters once, however many partial sums it has", function()
     for dtype, wanted in pairs { bfloat16 = 772, float64 = 771 } do
       local x = moth.ones(3, 1, 33, 240, 248, { dtype = moth[dtype] })
       local dy = moth.zeros(3, 17 * 30 * 31, { dtype = moth[dtype] })
@@ -108,19 +108,19 @@ describe("convolution on a GPU", function()
     end
   end)
 
-  it("agrees with the CPU's in half types", function()
+  it("agrees with the CPU in half types", function()
     check({ 2, 20, 9, 9 }, { 24, 20, 3, 3 }, { padding = 1 }, moth.bfloat16, 0.02)
     check({ 2, 20, 9, 9 }, { 24, 20, 3, 3 }, { padding = 1 }, moth.float16, 0.002)
   end)
 
-  it("of no images is empty, and its gradient of the filters 0", function()
+  it("of no images is empty, and its gradient of the filters is 0", function()
     local got = check({ 0, 12, 5, 5 }, { 12, 12, 3, 3 })
     assert.equal(0, got.result:numel())
     assert.is_true(got.filters:cpu():equal(moth.zeros(12, 12, 3, 3, { dtype = moth.float64 })))
   end)
 end)
 
--- ---- integers: every product and sum is exact, in whatever order, and rounded once ----
+-- ---- integers: every product and sum is exact in any order, and rounded once ----
 
 local formats = { [4] = "channels_last", [5] = "channels_last_3d" }
 
@@ -129,7 +129,7 @@ local function whole(size, dtype, step)
   return moth.randint(-2, 3, size):to(moth[dtype])
 end
 
--- large: one layout, and without the gradient of the filters.
+-- large: a single memory format, and no gradient of the filters.
 local function exact(x_size, w_size, options, large)
   options = options or {}
   local x, w = whole(x_size, "float64", 1), whole(w_size, "float64", 2)
@@ -165,7 +165,7 @@ describe("depthwise convolution on a GPU", function()
     return
   end
 
-  it("is the plain sum of integers, whatever its filters and however images lie", function()
+  it("is an exact sum of integers, for all filters and memory formats", function()
     exact({ 2, 16, 21, 9 }, { 16, 1, 3, 3 }, { groups = 16, padding = 1 })
     exact({ 3, 8, 11, 12 }, { 8, 1, 3, 3 }, { groups = 8, stride = 2, padding = { 0, 2 } })
     exact({ 2, 8, 13, 10 }, { 8, 1, 5, 5 }, { groups = 8, padding = "same" })
@@ -176,7 +176,7 @@ describe("depthwise convolution on a GPU", function()
     exact({ 90, 12, 4, 30 }, { 12, 1, 3, 3 }, { groups = 12, padding = 1 })
   end)
 
-  it("is so of more channels than a block has", function()
+  it("is exact for more channels than a block has", function()
     exact({ 1, 132, 5, 4 }, { 132, 1, 3, 3 }, { groups = 132, padding = 1 })
     exact({ 2, 260, 9, 3 }, { 260, 1, 3, 3 }, { groups = 260, stride = 2, padding = 1 })
     exact({ 1, 68, 9, 11 }, { 68, 1, 5, 5 }, { groups = 68, padding = 2 })
@@ -193,7 +193,7 @@ describe("convolution on tensor cores", function()
   before_each(function() moth.backends.cudnn.allow_tf32 = true end)
   after_each(function() moth.backends.cudnn.allow_tf32 = false end)
 
-  it("is the plain sum of integers, with every stride, step and border", function()
+  it("is an exact sum of integers, with every stride, dilation and padding", function()
     exact({ 2, 16, 9, 7 }, { 24, 16, 3, 3 }, { padding = 1 })
     exact({ 2, 16, 9, 8 }, { 8, 16, 3, 2 }, { stride = { 2, 3 }, padding = { 0, 2 } })
     exact({ 1, 8, 14, 15 }, { 16, 8, 3, 4 }, { dilation = { 2, 3 }, stride = 2, padding = 3 })
@@ -201,20 +201,20 @@ describe("convolution on tensor cores", function()
     exact({ 2, 16, 3, 3 }, { 16, 16, 3, 3 }, { stride = 7 })
   end)
 
-  it("takes volumes whole", function()
+  it("supports volumes", function()
     exact({ 2, 16, 4, 5, 6 }, { 8, 16, 3, 3, 3 }, { padding = 1 })
     exact({ 1, 16, 7, 6, 5 }, { 24, 8, 2, 3, 1 }, { groups = 2, stride = { 2, 1, 3 },
       dilation = { 3, 2, 1 }, padding = { 2, 0, 1 } })
   end)
 
-  it("is the plain sum in tiles of every size, and where sums are split", function()
+  it("is an exact sum in tiles of every size, and where sums are split", function()
     exact({ 1, 8, 130, 130 }, { 8, 8, 1, 1 }, nil, "large")
     exact({ 1, 8, 92, 92 }, { 136, 8, 1, 1 }, nil, "large")
     exact({ 1, 136, 92, 92 }, { 8, 136, 1, 1 }, nil, "large")
     exact({ 2, 72, 4, 4 }, { 72, 72, 3, 3 }, { padding = 1 })
   end)
 
-  it("narrows f32 to TF32 where that is allowed, and only there", function()
+  it("rounds f32 to TF32 only where that is allowed", function()
     if moth.cuda.get_device_capability() < 8 then return pending "this GPU has no TF32" end
     local function off(tf32)
       moth.backends.cudnn.allow_tf32 = tf32
@@ -227,7 +227,7 @@ describe("convolution on tensor cores", function()
     assert(near < 2e-6 and far > 2e-6 and far < 2e-3, near .. " " .. far)
   end)
 
-  it("takes what does not lie at multiples of 16 bytes, too", function()
+  it("also supports tensors that are not aligned to 16 bytes", function()
     moth.manual_seed(8)
     local bytes = moth.randint(-2, 3, { 1 + 2 * 16 * 5 * 6 }):to(moth.bfloat16)
     local w = whole({ 8, 16, 3, 3 }, "bfloat16", 2)
@@ -245,7 +245,7 @@ describe("pooling on a GPU", function()
     return
   end
 
-  -- Result and gradient of f(x).
+  -- The result and the gradient of f(x).
   local function pooled(x, device, f)
     x = x:to(device):detach()
     x.requires_grad = true
@@ -255,7 +255,7 @@ describe("pooling on a GPU", function()
     return y:detach(), x.grad
   end
 
-  it("sums the gradients of windows that share an element, in the order of the CPU", function()
+  it("sums the gradients of overlapping windows in the CPU's order", function()
     moth.manual_seed(2)
     local x = moth.randn(2, 3, 40, 37)
     local function f(v) return F.max_pool2d(v, 5, 1, 2) end
@@ -264,7 +264,7 @@ describe("pooling on a GPU", function()
     assert.is_true(wanted:equal(got:cpu()))
   end)
 
-  it("takes a warp or a block for a large share", function()
+  it("uses a warp or a block for a large window", function()
     moth.manual_seed(2)
     local x = moth.randn(2, 2, 70, 65, { dtype = moth.float64 })
     x[{ 1, 1, 3, 4 }] = 0 / 0
@@ -289,7 +289,7 @@ describe("resampling on a GPU", function()
     return
   end
 
-  it("agrees with the CPU's for sizes that are no multiples", function()
+  it("agrees with the CPU for sizes that are no multiples", function()
     moth.manual_seed(2)
     local x = moth.randn(2, 2, 11, 7)
     for _, mode in ipairs { "nearest", "nearest-exact", "bilinear", "bicubic", "area" } do

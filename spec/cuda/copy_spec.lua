@@ -1,5 +1,5 @@
--- Copies between the CPU and a GPU: from pinned memory and from other, waited for or not; that
--- memory of a copy under way is left alone; batches in pinned memory.
+-- Copies between the CPU and a GPU: from pinned and other memory, synchronous or not; memory with
+-- a copy in progress is not reused; batches in pinned memory.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -15,7 +15,7 @@ describe("pinned memory", function()
     return
   end
 
-  it("holds a copy in every dtype and layout, and is itself there", function()
+  it("holds a copy in every dtype and layout, and is pinned itself", function()
     for _, name in ipairs { "bool", "uint8", "int64", "float16", "float32", "float64" } do
       local x = (moth.randn(3, 4) * 40):to(moth[name])
       for _, y in ipairs { x, x:t(), x:narrow(1, 2, 0), x[1][1] } do
@@ -36,7 +36,7 @@ describe("pinned memory", function()
       "memory of the CPU can be page%-locked, but f32 %(2%) is on cuda:0")
   end)
 
-  it("is counted as any other, and comes back", function()
+  it("is counted as other memory, and is freed", function()
     moth.collect()
     local before = moth.memory().live_bytes
     local x = moth.ones(1000):pin_memory()
@@ -46,7 +46,7 @@ describe("pinned memory", function()
     assert.equal(before, moth.memory().live_bytes)
   end)
 
-  it("goes to another state and back", function()
+  it("is passed to another state and back", function()
     local x = moth.ones(3):pin_memory()
     local y = moth.open_token(moth.token(x))
     x:free()
@@ -62,7 +62,7 @@ describe("a copy to a GPU", function()
 
   local function late(x) return x:to("cuda", { non_blocking = true }) end
 
-  it("from pinned memory is not waited for if it need not be", function()
+  it("from pinned memory does not wait with non_blocking", function()
     local x = moth.ones(1000):pin_memory()
     for _, y in ipairs { late(x), x:cuda { non_blocking = true },
                          moth.zeros_like(x:cuda()):copy_(x, { non_blocking = true }) } do
@@ -75,14 +75,14 @@ describe("a copy to a GPU", function()
     assert.is_true(y:cpu():equal(moth.full({ 1000 }, 2)))
   end)
 
-  it("from pinned memory is waited for otherwise", function()
+  it("from pinned memory waits otherwise", function()
     local x = moth.ones(1000):pin_memory()
     local y = x:cuda()
     x:fill_(2)
     assert.is_true(y:cpu():equal(moth.ones(1000)))
   end)
 
-  it("is there for every stream, also one made later, if it need be", function()
+  it("is complete for every stream, also a later one, unless it is non_blocking", function()
     local x, number = moth.randn(3, 4), moth.tensor(3)
     local function found(wanted, y)
       local s = moth.cuda.Stream()
@@ -99,8 +99,8 @@ describe("a copy to a GPU", function()
     end
   end)
 
-  it("from other memory has taken its bytes, whatever follows there", function()
-    for _, n in ipairs { 3, 5000, 3000000 } do -- the last in parts
+  it("from other memory has read its bytes before later writes", function()
+    for _, n in ipairs { 3, 5000, 3000000 } do -- the last in several pieces
       local x = moth.arange(n)
       local wanted, y = x:clone(), late(x)
       x:zero_()
@@ -109,7 +109,7 @@ describe("a copy to a GPU", function()
     end
   end)
 
-  it("keeps its memory from others though the tensor is gone", function()
+  it("keeps its memory until it is done, though the tensor is freed", function()
     local kept = {}
     for i = 1, 5 do
       local x = moth.full({ 700 }, i):pin_memory()
@@ -120,7 +120,7 @@ describe("a copy to a GPU", function()
     for i = 1, 5 do assert.is_true(kept[i]:cpu():equal(moth.full({ 700 }, i))) end
   end)
 
-  it("on a stream of its own overlaps with work, and lands in order", function()
+  it("on a separate stream overlaps with work, and is ordered", function()
     local copies, here = moth.cuda.Stream(), moth.cuda.current_stream()
     local x = moth.randn(6, 400):pin_memory()
     local total = moth.zeros(400, { device = "cuda" })
@@ -138,7 +138,7 @@ describe("a copy to a GPU", function()
     assert.is_true(moth.allclose(total:cpu(), x:sum(1), { atol = 1e-5 }))
   end)
 
-  it("casts and spreads on the way", function()
+  it("converts and broadcasts on the way", function()
     local x = moth.randn(3, 1):pin_memory()
     local y = moth.zeros(3, 4, { device = "cuda", dtype = moth.float64 })
     y:copy_(x, { non_blocking = true })
@@ -153,7 +153,7 @@ describe("a copy from a GPU", function()
     return
   end
 
-  it("into pinned memory arrives by the time the stream is waited for", function()
+  it("into pinned memory is complete when the stream is synchronized", function()
     local x, to = moth.randn(1000), moth.zeros(1000):pin_memory()
     to:copy_(x:cuda(), { non_blocking = true })
     local done = moth.cuda.current_stream():record_event()
@@ -162,7 +162,7 @@ describe("a copy from a GPU", function()
     assert.is_true(to:equal(x))
   end)
 
-  it("into other memory, or without being told, is there at once", function()
+  it("into other memory, or without non_blocking, is complete at once", function()
     local x = moth.randn(1000)
     local other, pinned = moth.zeros(1000), moth.zeros(1000):pin_memory()
     other:copy_(x:cuda(), { non_blocking = true })
@@ -173,7 +173,7 @@ describe("a copy from a GPU", function()
 end)
 
 describe("a DataLoader with pin_memory", function()
-  it("gives all tensors of a batch in pinned memory", function()
+  it("puts all tensors of a batch in pinned memory", function()
     if not cuda.here then
       pending(cuda.why)
       return
@@ -198,7 +198,7 @@ describe("a DataLoader with pin_memory", function()
 end)
 
 describe("pinned memory without a GPU", function()
-  it("is refused with what is missing", function()
+  it("is refused with an error that says what is missing", function()
     local pipe = io.popen("MOTH_BACKEND_PATH=/nonexistent " .. process.program .. [[ -e '
       local moth = require "moth"
       print(moth.ones(2):is_pinned(), pcall(function() return moth.ones(2):pin_memory() end))
@@ -221,7 +221,7 @@ describe("moth.load", function()
   setup(files.setup)
   teardown(files.teardown)
 
-  it("puts tensors where `device` says, and what was one stays one", function()
+  it("puts tensors on `device`, and keeps shared tensors shared", function()
     local x = moth.randn(3, 4)
     local path = files.path("cuda.st")
     moth.save({ epoch = 3, net = { w = x, again = x } }, path)
@@ -238,7 +238,7 @@ describe("moth.load", function()
     assert.has_error_like(function() moth.load(path, "cuda:99") end, "cuda:99")
   end)
 
-  it("does so with what torch.save wrote: views stay views of one storage", function()
+  it("does so for files of torch.save: views stay views of one storage", function()
     local path = "spec/support/torch.pth"
     local function each(a, b)
       if moth.is_tensor(a) then
@@ -256,7 +256,7 @@ describe("moth.load", function()
 end)
 
 describe("x:to", function()
-  it("takes non_blocking, then copy, behind what it is to be", function()
+  it("takes non_blocking, then copy, after the device and dtype", function()
     local x = moth.ones(3)
     assert.is_true(rawequal(x, x:to("cpu", moth.float32, true)))
     assert.is_false(rawequal(x, x:to("cpu", moth.float32, false, true)))
@@ -269,10 +269,10 @@ describe("x:to", function()
   end)
 end)
 
-describe("a copy on a GPU of what lies in another order", function()
+describe("a transposed copy on a GPU", function()
   if not cuda.here then return pending("is the same elements: " .. cuda.why) end
 
-  it("has each element in its place, in tiles and beside them", function()
+  it("has each element in its position, in full tiles and at their edges", function()
     for _, name in ipairs { "bool", "int16", "float32", "int64" } do
       for _, case in ipairs { { { 70, 50 }, { 2, 1 } }, { { 3, 33, 31 }, { 1, 3, 2 } },
         { { 2, 17, 3, 40 }, { 1, 3, 4, 2 } }, { { 40, 2, 33, 2 }, { 4, 3, 2, 1 } },
@@ -286,7 +286,7 @@ describe("a copy on a GPU of what lies in another order", function()
     end
   end)
 
-  it("comes from the CPU and goes there channels_last", function()
+  it("from the CPU and to the CPU can be channels_last", function()
     for _, dtype in ipairs { moth.float32, moth.float16 } do
       local x = moth.randn(2, 3, 5, 4):to { memory_format = moth.channels_last }
       local there = x:to { device = "cuda", dtype = dtype }

@@ -1,5 +1,5 @@
--- Tensors on a GPU: where they lie, how they move, what is refused, and that nothing of CUDA is
--- opened before it is asked for. spec/cuda/golden_spec looks at the values of ops.
+-- Tensors on a GPU: devices, copies, errors, and that CUDA is opened only at its first use.
+-- spec/cuda/golden_spec checks the values of ops.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -17,7 +17,7 @@ describe("a tensor on a GPU", function()
     return
   end
 
-  it("goes there and back unchanged, in every dtype and layout", function()
+  it("is copied there and back unchanged, in every dtype and layout", function()
     for _, name in ipairs { "bool", "uint8", "int8", "int16", "int32", "int64", "float16",
                             "bfloat16", "float32", "float64" } do
       local x = (moth.randn(3, 4, 5) * 40):to(moth[name])
@@ -31,7 +31,7 @@ describe("a tensor on a GPU", function()
     end
   end)
 
-  it("is itself where it lies already", function()
+  it("is returned itself if it is there already", function()
     local x = moth.ones(2, { device = "cuda" })
     assert.equal(x, x:to("cuda"))
     assert.equal(x, x:cuda())
@@ -48,7 +48,7 @@ describe("a tensor on a GPU", function()
       tostring(x:requires_grad_():sum()))
   end)
 
-  it("goes with numbers and 0-d tensors of the CPU, not with other tensors there", function()
+  it("combines with numbers and 0-d CPU tensors, but not with other CPU tensors", function()
     local x = moth.tensor({ 1, 2 }, { device = "cuda" })
     assert.same({ 3, 6 }, (x * 3):tolist())
     assert.same({ 1.5, 2.5 }, (x + moth.tensor(0.5)):tolist())
@@ -65,7 +65,7 @@ describe("a tensor on a GPU", function()
     assert.equal("E_DEVICE", moth.errcode())
   end)
 
-  it("gives its gradient to a leaf on the CPU", function()
+  it("passes its gradient to a leaf on the CPU", function()
     local x = moth.tensor({ 1, -2, 3 }, { requires_grad = true })
     local y = F.relu(x:cuda()) * 2
     y:backward(moth.ones(3, { device = "cuda" }))
@@ -82,7 +82,7 @@ describe("a tensor on a GPU", function()
     assert.is_true(y.grad.is_cuda)
   end)
 
-  it("tells of a division by 0 at the next chance, by name", function()
+  it("reports a division by 0 at the next synchronization, with the op's name", function()
     local x = moth.tensor({ 1LL, 0LL }, { device = "cuda" })
     assert.has_error_like(function()
       local y = x:div(x, { rounding_mode = "floor" })
@@ -98,7 +98,7 @@ describe("a module on a GPU", function()
     return
   end
 
-  it("keeps its objects, and its gradients move along", function()
+  it("keeps its objects, and its gradients move with it", function()
     local net = nn.BatchNorm1d(3)
     local weight = net.weight
     weight.grad = moth.ones(3)
@@ -116,7 +116,7 @@ describe("memory of a GPU", function()
     return
   end
 
-  it("is counted, kept for reuse and given back", function()
+  it("is counted, cached and returned", function()
     moth.collect()
     moth.cuda.empty_cache()
     local before, reserved = moth.cuda.memory_allocated(), moth.cuda.memory_reserved()
@@ -131,7 +131,7 @@ describe("memory of a GPU", function()
     assert.equal(reserved, moth.cuda.memory_reserved())
   end)
 
-  it("is hardly more than a large tensor has, and one that is little smaller gets it", function()
+  it("fits a large tensor closely, and is reused for one a little smaller", function()
     local MIB = 2^20
     local function empty(mib)
       return moth.empty(mib * MIB, { dtype = moth.uint8, device = "cuda" })
@@ -149,7 +149,7 @@ describe("memory of a GPU", function()
     moth.cuda.empty_cache()
   end)
 
-  it("is given back with the tables of Fourier transforms", function()
+  it("is returned with the tables of Fourier transforms", function()
     moth.collect()
     moth.cuda.empty_cache()
     local before = moth.cuda.memory_reserved()
@@ -163,7 +163,7 @@ describe("memory of a GPU", function()
     assert.is_true(moth.equal(first, transformed()))
   end)
 
-  it("counts no more once Lua has collected it", function()
+  it("is counted as free when Lua has collected the tensor", function()
     moth.collect()
     local before, reserved = moth.cuda.memory_allocated(), moth.cuda.memory_reserved()
     local function leave() return moth.ones(1000, 1000, { device = "cuda" }).is_cuda end
@@ -178,7 +178,7 @@ describe("memory of a GPU", function()
     assert.equal(before, moth.cuda.memory_allocated())
   end)
 
-  it("cannot be followed from the CPU, where an emulator keeps it", function()
+  it("cannot be read by the CPU, where an emulator protects it", function()
     if not cuda.name:find "emulated" then return end
     local x = moth.ones(4, { device = "cuda" })
     local address = ffi.cast("const volatile int *", x:data_ptr())
@@ -186,7 +186,7 @@ describe("memory of a GPU", function()
     assert.is_true(child.run(function() return true end))
   end)
 
-  it("has a limit of its own", function()
+  it("has a limit that can be set", function()
     moth.collect()
     moth.cuda.set_memory_limit(moth.cuda.memory_allocated() + 1000)
     local ok = pcall(moth.zeros, 1000, { device = "cuda" })
@@ -208,7 +208,7 @@ describe("CUDA", function()
   local ask = [[local moth = require "moth"; print(moth.cuda.is_available(),
     select(2, pcall(function() return moth.zeros(2):to("cuda") end)), moth.zeros(2):sum())]]
 
-  it("is named where the plugin is missing, and the rest works", function()
+  it("is named if the plugin is missing, and the rest works", function()
     local text = said(ask, "MOTH_BACKEND_PATH=/nonexistent")
     assert.truthy(text:find("false", 1, true))
     assert.truthy(text:find("no CUDA device: libmoth_cuda.so was not found in /nonexistent", 1,
@@ -216,7 +216,7 @@ describe("CUDA", function()
     assert.truthy(text:find("0", 1, true))
   end)
 
-  it("is named where the plugin needs a library that is missing, with that one", function()
+  it("is named if a library of the plugin is missing, with that library", function()
     if jit.os == "Windows" then return pending "plugins are Linux's" end
     files.setup()
     finally(files.teardown)
@@ -229,7 +229,7 @@ describe("CUDA", function()
       true), text)
   end)
 
-  it("is told to have failed by all that is asked of it later, with the ops before", function()
+  it("fails in all later calls after an error, with the names of the last ops", function()
     if not (cuda.here and cuda.name:find "emulated") then return pending(cuda.why) end
     local text = said([[local moth = require "moth"
       local x = moth.ones(4, {device = "cuda"})
@@ -242,14 +242,14 @@ describe("CUDA", function()
       print(moth.ones(4):sum())]], "MOTH_EMULATED_FAILS=2")
     local told = 0
     for line in text:gmatch "[^\n]+" do
-      if line:find("the GPU failed some time ago; launched last: mul, ones: unspecified launch "
-        .. "failure (cudaErrorLaunchFailure)", 1, true) then told = told + 1 end
+      if line:find("the GPU failed in an earlier launch; last launches: mul, ones: unspecified "
+        .. "launch failure (cudaErrorLaunchFailure)", 1, true) then told = told + 1 end
     end
     assert.equal(4, told, text)
     assert.matches("\n4 %[moth.float32%]\n$", text)
   end)
 
-  it("gives back what it keeps where a kernel's code finds no room", function()
+  it("frees its cache if a kernel's code does not fit", function()
     if not (cuda.here and cuda.name:find "emulated") then return pending(cuda.why) end
     local text = said([[local moth = require "moth"
       moth.ones(1000000, {device = "cuda"}):free()
@@ -259,7 +259,7 @@ describe("CUDA", function()
     assert.equal("1000\n", text)
   end)
 
-  it("is named where the driver is missing", function()
+  it("is named if the driver is missing", function()
     if not cuda.here then
       pending(cuda.why)
       return
@@ -272,7 +272,7 @@ describe("CUDA", function()
 end)
 
 describe("the default device", function()
-  it("is the CPU, and where fresh tensors and layers are made once it is set", function()
+  it("is the CPU; when set, new tensors and layers are made there", function()
     assert.equal("cpu", tostring(moth.get_default_device()))
     if not cuda.here then
       pending(cuda.why)

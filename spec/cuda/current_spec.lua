@@ -1,4 +1,4 @@
--- Which GPU "cuda" means, and what is told of one.
+-- Which GPU "cuda" means, and the properties of a GPU.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -10,7 +10,7 @@ describe("a GPU", function()
     return
   end
 
-  it("tells what it is", function()
+  it("has properties", function()
     local found = moth.cuda.get_device_properties()
     local major, minor = moth.cuda.get_device_capability()
     local _, total = moth.cuda.mem_get_info()
@@ -20,7 +20,7 @@ describe("a GPU", function()
     assert.equal(major >= 8, moth.cuda.is_bf16_supported())
   end)
 
-  it("tells of its memory in words and numbers", function()
+  it("reports its memory in words and numbers", function()
     local x = moth.zeros(2 ^ 18, { device = "cuda" })
     local text = moth.cuda.memory_summary()
     assert.truthy(text:find(moth.cuda.get_device_name(), 1, true))
@@ -29,7 +29,7 @@ describe("a GPU", function()
     assert.is_true(moth.cuda.memory_allocated() >= x.nbytes)
   end)
 
-  it("gives a part of its memory where it is told to", function()
+  it("can be limited to a fraction of its memory", function()
     moth.collect()
     local _, total = moth.cuda.mem_get_info()
     moth.cuda.set_per_process_memory_fraction((moth.cuda.memory_allocated() + 4000) / total)
@@ -43,7 +43,7 @@ describe("a GPU", function()
       "bad argument 'fraction' to 'set_per_process_memory_fraction' %(a number from 0 to 1 is")
   end)
 
-  it("has no random numbers of its own", function()
+  it("has no random generator", function()
     moth.cuda.manual_seed(3)
     local state = moth.cuda.get_rng_state()
     local x = moth.rand(5, { device = "cuda" })
@@ -52,7 +52,7 @@ describe("a GPU", function()
     assert.equal(3, moth.cuda.initial_seed())
   end)
 
-  it("that is not there cannot be meant", function()
+  it("that does not exist raises", function()
     local count = moth.cuda.device_count()
     for _, f in ipairs { moth.cuda.set_device, moth.cuda.get_device_properties } do
       assert.has_error_like(function() f(count) end, "there is no cuda:" .. count)
@@ -95,7 +95,7 @@ describe("of two GPUs", function()
       print(moth.zeros(1):to("cuda").device, moth.cuda.current_device())]])
   end)
 
-  it("another is meant for the time of a call, also where that raises", function()
+  it("another is current for the time of a call, also if that raises", function()
     assert.equal("1\tcuda:1\tcuda:1\n0\nfalse\t1\n0\n", said [[
       print(moth.cuda.device(1, function(n)
         return moth.cuda.current_device(), moth.zeros(n):to("cuda").device,
@@ -108,7 +108,7 @@ describe("of two GPUs", function()
       print(moth.cuda.current_device())]])
   end)
 
-  it("memory is counted of the one that is meant", function()
+  it("memory is counted for the current one", function()
     assert.equal("true\ttrue\n", said [[
       local x = moth.zeros(1000, {device = "cuda:1"})
       local first = moth.cuda.memory_allocated()

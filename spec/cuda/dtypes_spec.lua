@@ -1,18 +1,18 @@
--- Each op's examples on a GPU beside the CPU, in each dtype that it declares, and with inputs that
--- lie apart: kernels are made for a dtype and a layout each, and golden values know few of them.
--- MOTH_SPEC_OP=PATTERN looks at some ops alone.
+-- Each op's examples on a GPU and on the CPU, in each dtype that the op declares, also with
+-- strided inputs: kernels are compiled for each dtype and layout, and golden data cover few of
+-- them. MOTH_SPEC_OP=PATTERN selects ops.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 local registry = require "spec.support.registry"
 
 local only = os.getenv "MOTH_SPEC_OP"
--- The first two mark what lies on one of the two, and the third wants NVRTC.
+-- The first two report where a tensor is, and the third needs NVRTC.
 local OTHERS = { positions = true, positions_there = true, fused = true }
 
 local DTYPES = { [0] = "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16",
                  "float32", "float64" }
--- How far results may lie apart, as a part of the largest.
+-- The tolerance, relative to the largest element.
 local MOST = { float16 = 0.01, bfloat16 = 0.08, float32 = 1e-4, float64 = 1e-9 }
 
 local LAYOUTS = {
@@ -23,8 +23,8 @@ local LAYOUTS = {
   end,
 }
 
--- An example's tensors of floats in another dtype, or those of integers where the op has no others:
--- no zeros among them.
+-- An example's float tensors in another dtype; or its integer tensors, without zeros, if the op
+-- has no others.
 local function cast(x, dtype, domain, whole)
   if not registry.isfloat(x) then return whole and x:to(moth[dtype]) or x end
   if domain or MOST[dtype] then return x:to(moth[dtype]) end
@@ -51,7 +51,7 @@ local function apart(want, got)
   return ("%s, wanted %s"):format(got, want)
 end
 
--- What is wrong with an example's results of one dtype in one layout.
+-- The errors of an example's results in one dtype and layout.
 local function wrong(op, example, dtype, lay)
   local arguments = example.arguments()
   local list, any = registry.tensors(arguments), false
@@ -66,10 +66,10 @@ local function wrong(op, example, dtype, lay)
     return registry.replace(arguments, copies)
   end
   local fine, want = pcall(results, op, placed "cpu")
-  if not fine then return end -- ops_spec says which dtypes may be refused
+  if not fine then return end -- ops_spec checks which dtypes may be refused
   local done, got = pcall(results, op, placed "cuda")
   if not done then
-    -- Kernels of the CPU alone, which public functions call for its tensors.
+    -- Kernels that exist only on the CPU; public functions call them for CPU tensors.
     local alone = op.hidden and tostring(got):find("there is no kernel for it", 1, true)
     return not alone and tostring(got) or nil
   end
@@ -101,7 +101,7 @@ describe("on a GPU, in each dtype and layout,", function()
     end
   end
 
-  it("functions that have a kernel on the CPU alone give what they give there", function()
+  it("functions with a kernel only on the CPU return its values", function()
     local F = moth.nn.functional
     local a, b, list = moth.randn(5, 3), moth.randn(4, 3), moth.tensor {1LL, 4LL, 2LL, 2LL}
     local weights = moth.rand(2, 2)
@@ -136,7 +136,7 @@ describe("on a GPU, in each dtype and layout,", function()
     end
   end)
 
-  it("whole powers are the CPU's", function()
+  it("integer powers equal the CPU's", function()
     for d = 0, 9 do
       local x = (moth.arange(70) % 7 + 1):to(moth[DTYPES[d]])
       for _, power in ipairs(DTYPES[d] ~= "bool" and {1, 3, -1, -2} or {}) do

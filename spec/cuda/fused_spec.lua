@@ -1,12 +1,12 @@
--- The op `fused` on a GPU: kernels made at run time, by NVRTC itself on a real one. What stands for
--- it (spec/host/nvrtc.c) has a C++ compiler make them for the CPU. A process of its own for each
--- claim, since the library is opened once.
+-- The op `fused` on a GPU: kernels compiled at run time, by NVRTC itself on a real GPU. Its
+-- substitute (spec/host/nvrtc.c) compiles them with a C++ compiler for the CPU. Each claim has its
+-- own process, since the library is opened once.
 
 local ffi = require "ffi"
 local cuda = require "spec.support.cuda"
 local library = require "spec.support.library"
 
---- NVRTC itself, or nil.
+--- The file of NVRTC, or nil.
 local function nvidia()
   for _, name in ipairs { "libnvrtc.so.13", "libnvrtc.so.12" } do
     if pcall(ffi.load, name) then return name end
@@ -24,8 +24,8 @@ if emulated then
   teardown(function() os.remove(path) end)
 end
 
---- What all claims begin with: `f` numbers the functions by their names, as kernel/math/maps.c
--- does; and a program is written {result, function, operands ...} a step.
+--- The code that all claims begin with. `f` numbers the functions by name, as kernel/math/maps.c; a
+-- step of a program is {result, function, operands ...}.
 local begin = [[
   local fused = require("moth.binding.bind").ops.fused
   local codes, f, kinds = {}, {convert = -1}, {}
@@ -69,7 +69,7 @@ local function made(settings, code)
   return library.with("MOTH_NVRTC", path, settings, begin .. code)
 end
 
---- What a process that made so many kernels ends with: what stands for NVRTC counts them.
+--- The end of a process that compiled n kernels: NVRTC's substitute counts them.
 local function done(count)
   return (emulated and ("made=%s refused=0 left=0\n"):format(count) or "") .. "rc=0\n"
 end
@@ -96,7 +96,7 @@ describe("fused on a GPU", function()
     local pipe = io.popen("ls '" .. folder .. "/a/b'")
     local names = pipe:read "*a"
     pipe:close()
-    assert.matches("^%x+%.kernel\n$", names) -- and nothing beside it
+    assert.matches("^%x+%.kernel\n$", names) -- and nothing else
     local name = folder .. "/a/b/" .. names:match "^%S+"
     local file = io.open(name, "rb")
     local whole = file:read "*a"
@@ -113,7 +113,7 @@ describe("fused on a GPU", function()
       os.remove(name)
     end
     os.remove(whole:match "/tmp/moth%-made%-%w+")
-    file = io.open(name, "wb") -- code that cannot be loaded any more
+    file = io.open(name, "wb") -- code that cannot be loaded
     file:write(whole)
     file:close()
     go "made=1"
@@ -123,7 +123,7 @@ describe("fused on a GPU", function()
     os.execute("rm -rf '" .. folder .. "'")
   end)
 
-  it("gives the bits of the single ops, whatever the dtype and however the operands lie", function()
+  it("returns the bits of the single ops, for every dtype and layout of the operands", function()
     local text = made({}, [[
       -- silu(x) * y + 0.3 * x, and whether it is above y
       local program = {{4, "silu", 0}, {5, "mul", 4, 1}, {2, "more", 5, 0}, {3, "gt", 2, 1}}
@@ -154,7 +154,7 @@ describe("fused on a GPU", function()
     assert.equal(done(4), text)
   end)
 
-  it("computes integers, truths and conversions as the CPU does", function()
+  it("computes integers, bools and conversions as the CPU does", function()
     assert.equal(done(6), made({}, [[
       local function both(inputs, ...)
         local there = {}
@@ -183,7 +183,7 @@ describe("fused on a GPU", function()
     ]]))
   end)
 
-  it("holds up to eight inputs and four results, in place too", function()
+  it("supports up to eight inputs and four results, also in place", function()
     assert.equal(done(1), made({}, [[
       local x = {}
       for i = 1, 8 do x[i] = moth.randn({6, 50}, {device = "cuda"}) end
@@ -209,7 +209,7 @@ describe("fused on a GPU", function()
     ]]))
   end)
 
-  it("is made once where threads want it at the same time", function()
+  it("is compiled once if threads need it at the same time", function()
     assert.equal(done(1), made({}, [[
       local set, i = require("spec.support.sets").Fused(12), 0
       for x in moth.data.DataLoader(set, {batch_size = 1, num_workers = 3}) do
@@ -220,7 +220,7 @@ describe("fused on a GPU", function()
     ]]))
   end)
 
-  it("is a part of CUDA graphs, numbers of the CPU that change too", function()
+  it("is a part of CUDA graphs, also with CPU numbers that change", function()
     assert.equal("1 graph\n" .. done(2), made({}, [[
       local x, rate = moth.randn({40, 5}, {device = "cuda"}), moth.tensor(0.5)
       local function steps()
@@ -238,7 +238,7 @@ describe("fused on a GPU", function()
     ]]))
   end)
 
-  it("is what elementwise ops in a row of a captured step become", function()
+  it("replaces consecutive elementwise ops of a captured step", function()
     local step = [[
       local F, optim = moth.nn.functional, moth.optim
       local function r(...) return moth.randn({...}, {device = "cuda"}) end
@@ -286,16 +286,16 @@ describe("fused on a GPU", function()
       print((x + x):tolist()[1])
     ]]
     local text = library.with("MOTH_NVRTC", "none", {}, begin .. ask)
-    assert.truthy(text:find("false\tE_UNSUPPORTED\t[^\n]*fused: its kernel is made at run time by "
-      .. "NVRTC %(libnvrtc.so of CUDA 12 or 13%), which was not found; single ops work without it"),
-      text)
+    assert.truthy(text:find("false\tE_UNSUPPORTED\t[^\n]*fused: its kernel is compiled at run time "
+      .. "by NVRTC %(libnvrtc.so of CUDA 12 or 13%), which was not found; single ops work "
+      .. "without it"), text)
     assert.truthy(text:find("2\nrc=0\n$"), text)
     text = made({ NVRTC_REFUSES = "1" }, ask)
-    assert.truthy(text:find("NVRTC does not compile what was made for it: moth.cu(1): error: this "
+    assert.truthy(text:find("NVRTC failed to compile the kernel: moth.cu(1): error: this "
       .. "is not to my taste", 1, true), text)
     assert.truthy(text:find("2\nmade=0 refused=1 left=0\nrc=0\n$"), text) -- once for both calls
     text = made({ NVRTC_OLDEST = "100" }, ask)
-    assert.truthy(text:find("this NVRTC compiles for newer GPUs alone", 1, true), text)
+    assert.truthy(text:find("this NVRTC compiles only for newer GPUs", 1, true), text)
     assert.equal(done(1), made({ NVRTC_OLDEST = "80" }, -- as PTX
       [[run({moth.ones({3}, {device = "cuda"})}, {{1, "add", 0, 0}}, {""})]]))
   end)
@@ -309,11 +309,11 @@ describe("fused on a GPU", function()
       print(ffi.string(room):match "NVRTC\t([^\n]*)")
     ]]
     assert.equal("13.7 (" .. path .. ")\nrc=0\n", made({}, ask))
-    assert.equal("not found: elementwise ops run one by one, none are joined\nrc=0\n",
+    assert.equal("not found: elementwise ops run one by one, none are fused\nrc=0\n",
       library.with("MOTH_NVRTC", "none", {}, ask))
   end)
 
-  it("is what a moth.kernel runs, backward too; without NVRTC its ops run one by one", function()
+  it("runs moth.kernel, also backward; without NVRTC its ops run one by one", function()
     local code = [[
       local function fn(x, y, b) return x * moth.sigmoid(x) * y + 0.5 * b end
       local kernel = moth.kernel(fn)
@@ -344,10 +344,10 @@ end)
 
 describe("NVRTC", function()
   local name = nvidia()
-  if not emulated then return end -- there it has compiled for all of the above
+  if not emulated then return end -- on a GPU, it has compiled all of the above
   if not name then return pending("compiles what is made for it: libnvrtc.so is not found here") end
 
-  it("compiles every function for every kind of dtype that has it", function()
+  it("compiles every function for every kind of dtype that it supports", function()
     local text = library.with("MOTH_NVRTC", name, { MOTH_EMULATED_MAJOR = "8" }, begin .. [[
       local names, compiled = {}, 0
       for function_name, number in pairs(f) do
@@ -368,7 +368,7 @@ describe("NVRTC", function()
       local function compile(list, dtype)
         local x = input(dtype, "cuda")
         local ok, message = pcall(run, {x, x, x}, program_of(list, dtype))
-        assert(not ok and message:find("what NVRTC compiled cannot be loaded", 1, true), message)
+        assert(not ok and message:find("the code of NVRTC cannot be loaded", 1, true), message)
         compiled = compiled + #list
       end
       for _, dtype in ipairs {"float32", "int32", "bool"} do
@@ -389,9 +389,9 @@ describe("NVRTC", function()
     assert.equal("true\nrc=0\n", text)
   end)
 
-  it("keeps what lies between steps in registers, however many there are", function()
+  it("keeps intermediate values in registers, however many there are", function()
     assert.equal("false\nrc=0\n", library.with("MOTH_NVRTC", name, {
-      MOTH_EMULATED_MAJOR = "99", -- newer than it knows: PTX, which can be read
+      MOTH_EMULATED_MAJOR = "99", -- newer than NVRTC knows: PTX, which is text
     }, begin .. [[
       local x, program, dtypes = moth.ones({4}, {device = "cuda"}), {{2, "gelu", 0}}, {}
       for i = 3, 16 do
@@ -399,7 +399,7 @@ describe("NVRTC", function()
       end
       for i = 1, 15 do dtypes[i] = "" end
       local ok, message = pcall(run, {x, x}, program, dtypes, 4)
-      assert(message:find("what NVRTC compiled cannot be loaded", 1, true), message)
+      assert(message:find("the code of NVRTC cannot be loaded", 1, true), message)
       print(ok)
     ]]))
   end)

@@ -1,10 +1,10 @@
--- How launches on a GPU are cut for tensors of 2^31 elements and more, which no spec can make: the
--- functions that say so, called by a program of their own (spec/host/geometry.cpp).
+-- Grids of launches on a GPU for tensors of 2^31 elements and more, which are too large for specs:
+-- a program calls the functions that compute grids (spec/host/geometry.cpp).
 
 local process = require "spec.support.process"
 
 describe("a launch for 2^33 elements", function()
-  it("has a grid that there can be, or an empty one, and finds each element", function()
+  it("has a valid grid or an empty one, and covers each element", function()
     local root, program = require("moth.error").root, os.tmpname()
     local text = process.shell("command -v g++")
     if not text:find "rc=0" then return pending "there is no g++" end

@@ -1,5 +1,5 @@
--- The ops give PyTorch's values and gradients on a GPU too: the samples of golden_spec, with their
--- inputs on "cuda". One claim for each op. MOTH_SPEC_OP=PATTERN looks at some ops alone.
+-- The ops have PyTorch's values and gradients on a GPU, too: the samples of golden_spec, with
+-- their inputs on "cuda". One claim for each op. MOTH_SPEC_OP=PATTERN selects ops.
 
 local golden = require "spec.support.golden"
 local run = require "spec.support.golden_run"
@@ -7,12 +7,12 @@ local cuda = require "spec.support.cuda"
 
 local only = os.getenv "MOTH_SPEC_OP"
 
--- Tensor cores take the weights of attention as half types: a step that is rounded.
+-- Tensor cores use the weights of attention as half types, which adds a rounding.
 local CLASSES = { scaled_dot_product_attention = "composed" }
 
 local DTYPES = {"float64", "float32", "float16", "bfloat16"}
 
--- Runs all samples of an op. @return what went wrong
+-- Runs all samples of an op. @return the errors
 local function check_all(shard, name, fn)
   local wrong = {}
   for _, dtype in ipairs(DTYPES) do
@@ -27,7 +27,7 @@ local function check_all(shard, name, fn)
   return wrong
 end
 
--- Held until the last claim here: what stays would slow down every later collection.
+-- Kept until the last claim: live objects slow down every collection.
 local shards = cuda.here and golden.all() or {}
 local families = {}
 for _, shard in ipairs(shards) do families[shard.family] = shard end

@@ -1,6 +1,5 @@
--- What an op on a GPU costs the CPU: which calls of the driver it makes, as the emulator
--- (cuda/emulator/) counts them; and that the emulator can leave all work undone, so that what
--- asking takes can be measured.
+-- The CPU cost of an op on a GPU: the calls of the driver, as the emulator (cuda/emulator/) counts
+-- them; and a mode of the emulator that does no work, to measure the cost of submitting it.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -19,7 +18,7 @@ describe("the host's share of work on a GPU", function()
   local stand_in = ffi.load(os.getenv "MOTH_BACKEND_PATH" .. "/libmoth_cuda.so")
   local room = ffi.new "char[4096]"
 
-  -- How often each function of CUDA was called so far.
+  -- The number of calls of each CUDA function so far.
   local function calls()
     local list = {}
     local text = ffi.string(room, stand_in.moth_emulated_calls(room, 4096))
@@ -27,7 +26,7 @@ describe("the host's share of work on a GPU", function()
     return list
   end
 
-  -- What f adds to that; its first runs find blocks and plans.
+  -- The calls that f adds; its first runs allocate blocks and make plans.
   local function asked(f)
     for _ = 1, 3 do f() end
     local before, list = calls(), {}
@@ -58,7 +57,7 @@ describe("the host's share of work on a GPU", function()
     end
   end)
 
-  it("is one launch where a kernel wants much shared memory, which is asked for once", function()
+  it("is one launch for a kernel with much shared memory, which is allowed once", function()
     local a, b = on_gpu(256, 64):half(), on_gpu(64, 256):half()
     local q = on_gpu(1, 2, 64, 64):half()
     for _, f in ipairs { function() return a:matmul(b) end, function()
@@ -70,7 +69,7 @@ describe("the host's share of work on a GPU", function()
     end
   end)
 
-  --- Launches of a training step of net, whose loss is f(scores).
+  --- The launches of a training step of net, whose loss is f(scores).
   local function launches(net, optimizer, x, f)
     net:to "cuda"
     optimizer = optimizer(net:parameters(), { lr = 0.01 })
@@ -93,7 +92,7 @@ describe("the host's share of work on a GPU", function()
     assert.equal(13, launches(policy, optim.Adam, on_gpu(64, 4), loss))
   end)
 
-  it("is few launches for a policy's values to be checked", function()
+  it("is few launches to validate a policy's values", function()
     local Categorical = moth.distributions.Categorical
     local scores = on_gpu(64, 2)
     local action = moth.randint(1, 3, { 64 }):cuda()
@@ -102,14 +101,14 @@ describe("the host's share of work on a GPU", function()
     local function make(checks)
       return of(function() Categorical { logits = scores, validate_args = checks } end)
     end
-    -- equal to itself, all; between the bounds, equal to that, all
+    -- x == x and all; within the bounds, equal to that, and all
     assert.equal(2, make(true) - make(false))
     local plain = of(function() policy:log_prob(action) end)
     policy.validate_args = true
     assert.equal(3, of(function() policy:log_prob(action) end) - plain)
   end)
 
-  it("is one launch for what positions read, and one where no two can meet in a write", function()
+  it("is one launch for reading at positions, and for a write without duplicates", function()
     local w, at = on_gpu(5, 3):requires_grad_(), moth.tensor { 5LL, 1LL, 3LL }:cuda()
     local each = moth.tensor { { 5LL, 1LL, 2LL } }:cuda()
     local v, row, full = on_gpu(3, 3), on_gpu(1, 3), w:detach()
@@ -123,7 +122,7 @@ describe("the host's share of work on a GPU", function()
     } do
       assert.equal(1, asked(function() moth.scope(function() f() end) end).cudaLaunchKernel, name)
     end
-    -- slices that may meet: positions, their order, what is written
+    -- slices that may overlap: positions, their order, the write
     for name, case in pairs {
       index_add = { 3, function() full:index_add_(1, at, v) end },
       scatter = { 1, function() full:scatter_(1, each, row) end },
@@ -144,7 +143,7 @@ describe("the host's share of work on a GPU", function()
     end
   end)
 
-  it("is one launch for a step of as many parameters as a kernel's table has room for", function()
+  it("is one launch for a step of as many parameters as fit a kernel's table", function()
     for _, case in ipairs { { 122, "SGD", {} }, { 98, "SGD", { momentum = 0.9 } },
                             { 81, "Adam", {} }, { 70, "Adam", { amsgrad = true } } } do
       local n, list = case[1], {}
@@ -160,7 +159,7 @@ describe("the host's share of work on a GPU", function()
   end)
 
   it("is five launches for images through BatchNorm", function()
-    -- sums, statistics with scales, the images, both running statistics; the batches' count
+    -- sums, statistics with scales, the images, both running statistics; the count of batches
     local norm, images = moth.nn.BatchNorm2d(3):cuda(), on_gpu(2, 3, 5, 5)
     assert.equal(5, asked(function()
       moth.scope(function() norm(images) end)
@@ -175,7 +174,7 @@ describe("the host's share of work on a GPU", function()
     end).cudaLaunchKernel)
   end)
 
-  it("is one launch for the gradient of a pooling by windows that overlap", function()
+  it("is one launch for the gradient of a pooling with overlapping windows", function()
     local x = on_gpu(3, 2, 9, 9):requires_grad_()
     assert.equal(2, asked(function()
       moth.scope(function()
@@ -186,11 +185,11 @@ describe("the host's share of work on a GPU", function()
     end).cudaLaunchKernel)
   end)
 
-  it("is one launch for a Fourier transform of a length that was met before", function()
+  it("is one launch for a Fourier transform of a cached length", function()
     local x = on_gpu(3, 60)
     assert.same({ cudaLaunchKernel = 1, cudaSetDevice = 3 },
       asked(function() moth.scope(function() moth.fft.rfft(x) end) end))
-    for _ = 1, 2 do -- more lengths than are kept, those of large primes among them
+    for _ = 1, 2 do -- more lengths than the cache holds, also with large prime factors
       for n = 20, 60 do
         local part = x[{ {}, { 1, n } }]
         for _, dtype in ipairs { moth.float32, moth.float64 } do
@@ -202,7 +201,7 @@ describe("the host's share of work on a GPU", function()
     end
   end)
 
-  -- Begins a process in which memory is asked for as on a real GPU.
+  -- Starts a process in which memory is allocated as on a real GPU.
   local COUNTED = [[
       local ffi = require "ffi"
       ffi.cdef "int setenv(const char *, const char *, int);"
@@ -222,7 +221,7 @@ describe("the host's share of work on a GPU", function()
       moth.cuda.empty_cache()
   ]]
 
-  it("is one request for the memory of many small tensors, which goes back whole", function()
+  it("is one allocation for many small tensors, which is returned whole", function()
     local out = process.lua(COUNTED .. [[
       local before, asked, list = free(), mallocs(), {}
       for i = 1, 2000 do list[i] = moth.full({ 3 + i % 300 }, i, { device = "cuda" }) end
@@ -241,7 +240,7 @@ describe("the host's share of work on a GPU", function()
       local large = moth.ones(1e6, { device = "cuda" })
       assert(large:sum():item() == 1e6)
       step, x, large, kept = nil, nil, nil, nil
-      jit.flush() -- compiled code may hold a tensor as its constant
+      jit.flush() -- compiled code may hold a tensor as a constant
       moth.collect()
       moth.collect()
       moth.cuda.empty_cache()
@@ -252,7 +251,7 @@ describe("the host's share of work on a GPU", function()
     assert.matches("rc=0", out)
   end)
 
-  it("is one request for the memory of many tensors of up to 2.5 MiB, counted whole", function()
+  it("is one allocation for many tensors of up to 2.5 MiB, counted whole", function()
     local out = process.lua(COUNTED .. [[
       local reserved = moth.cuda.memory_reserved
       local before, held, asked, list = free(), reserved(), mallocs(), {}
@@ -266,7 +265,7 @@ describe("the host's share of work on a GPU", function()
       local large = moth.ones(2 ^ 20, { device = "cuda" })
       assert(mallocs() - asked == 1 and large:sum():item() == 2 ^ 20)
       list, large = nil, nil
-      jit.flush() -- compiled code may hold a tensor as its constant
+      jit.flush() -- compiled code may hold a tensor as a constant
       moth.collect()
       moth.collect()
       moth.cuda.empty_cache()
@@ -282,7 +281,7 @@ describe("the host's share of work on a GPU", function()
     assert.same({}, asked(function() return x:view(16, 8), x:t(), x[2] end))
   end)
 
-  it("can be measured alone: with MOTH_EMULATED_NULL nothing is done", function()
+  it("can be measured alone: with MOTH_EMULATED_NULL no work is done", function()
     local out = process.lua [[
       local ffi = require "ffi"
       ffi.cdef "int setenv(const char *, const char *, int);"

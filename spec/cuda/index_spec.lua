@@ -1,12 +1,12 @@
--- Reading, writing and passing on tensors of a GPU: brackets, masks, positions in long lists, what
--- is told late; and files, copies and modules. Values of single ops are in spec/cuda/golden_spec.
+-- Reading, writing and passing tensors of a GPU: indexing, masks, positions in long lists, late
+-- errors; and files, copies and modules. Values of single ops are in spec/cuda/golden_spec.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local nn, F = moth.nn, moth.nn.functional
 
-describe("a GPU's tensor between brackets", function()
+describe("indexing a GPU's tensor", function()
   if not cuda.here then
     pending("is read and written: " .. cuda.why)
     return
@@ -20,7 +20,7 @@ describe("a GPU's tensor between brackets", function()
     assert.is_true((z or there):cpu():equal(y or x))
   end
 
-  it("is read by positions, ranges, lists and masks", function()
+  it("reads by positions, ranges, lists and masks", function()
     both(function(x) return x[2] end)
     both(function(x) return x[{ { 2, 4 }, -1 }] end)
     both(function(x) return x[{ {}, { 1, 6, 2 } }] end)
@@ -33,7 +33,7 @@ describe("a GPU's tensor between brackets", function()
     both(function(x) return x[{ "...", moth.newaxis, 1 }] end)
   end)
 
-  it("is written by positions, ranges, lists and masks", function()
+  it("writes by positions, ranges, lists and masks", function()
     both(function(x) x[2] = 7 end)
     both(function(x) x[{ { 2, 4 }, -1 }] = { 1, 2, 3 } end)
     both(function(x) x[{ {}, { 1, 6, 2 } }] = 0 end)
@@ -54,14 +54,14 @@ describe("a GPU's tensor between brackets", function()
     assert.same({ 0, 3, 0 }, x:tolist())
   end)
 
-  it("is walked by for, and listed", function()
+  it("works in for loops, and in tolist", function()
     local sum = 0
     local x = moth.arange(1, 7):view(3, 2):cuda()
     for _, row in ipairs(x:unbind()) do sum = sum + row[2]:item() end
     assert.equal(12, sum)
   end)
 
-  it("is printed at any size as on the CPU", function()
+  it("prints any size as on the CPU", function()
     for _, size in ipairs { {}, { 0 }, { 3 }, { 2, 3 }, { 40, 50 }, { 3, 20, 30 } } do
       local x = moth.arange(moth.zeros(size):numel()):view(size)
       local text = tostring(x:cuda()):match "^(.*)%["
@@ -69,7 +69,7 @@ describe("a GPU's tensor between brackets", function()
     end
   end)
 
-  it("tells late of a position outside", function()
+  it("reports a position out of range at the next synchronization", function()
     local x = moth.randn(4, 3):cuda()
     local ok, message = pcall(function()
       x:index_select(1, moth.tensor { 2LL, 9LL }:cuda())
@@ -81,7 +81,7 @@ describe("a GPU's tensor between brackets", function()
     assert.same({ 4, 3 }, { x:size(1), x:size(2) })
   end)
 
-  it("tells of one position outside among good ones, and of one of many", function()
+  it("reports one invalid position among valid ones, and one of many", function()
     for _, bad in ipairs { 77, 0 } do
       local list = moth.arange(5000):remainder(4):long() + 1
       list[{ bad > 0 and { bad, bad } or {} }] = 9
@@ -94,7 +94,7 @@ describe("a GPU's tensor between brackets", function()
     end
   end)
 
-  it("takes positions from the CPU, and gives gradients through them", function()
+  it("takes positions from the CPU, and passes gradients through them", function()
     local x = moth.randn(4, 3)
     local there = x:cuda():requires_grad_()
     there[{ { { 2, 2, 1 } } }]:sum():backward()
@@ -121,7 +121,7 @@ describe("long lists of positions on a GPU", function()
     assert.is_true(f(unpack(there)):cpu():equal(z:cpu()))
   end
 
-  it("are added up in one order", function()
+  it("are summed in a fixed order", function()
     moth.manual_seed(5)
     local at, x, v = moth.randint(1, 301, { n }), moth.randn(300, 2), moth.randn(n, 2)
     agree(function(a, b, c) return a:index_add(1, b, c) end, x, at, v)
@@ -136,14 +136,14 @@ describe("long lists of positions on a GPU", function()
     end, x, at, v)
   end)
 
-  it("are found where a mask holds", function()
+  it("are found where a mask is true", function()
     moth.manual_seed(6)
     local x = moth.randn(n)
     agree(function(a) return a:gt(1):nonzero() end, x)
     agree(function(a) return a[a:gt(1)] end, x)
   end)
 
-  it("give an embedding its gradient, and shorten its rows", function()
+  it("have embedding gradients, and renormalize its rows", function()
     moth.manual_seed(7)
     local at, w = moth.randint(1, 51, { n }), moth.randn(50, 3)
     agree(function(a, b)
@@ -158,7 +158,7 @@ describe("long lists of positions on a GPU", function()
     end, at, w)
   end)
 
-  it("are copied there from the CPU for each kernel of an embedding", function()
+  it("are copied from the CPU once for each kernel of an embedding", function()
     local w = moth.randn(4, 3, { device = "cuda" })
     local function copies(options)
       local prof, count = moth.profiler.profile(function() F.embedding({ 1, 3 }, w, options) end), 0
@@ -173,8 +173,8 @@ describe("long lists of positions on a GPU", function()
   end)
 end)
 
-describe("the gradient of a view of elements that repeat", function()
-  it("goes to the first of them on a GPU as on the CPU", function()
+describe("the gradient of an expanded view", function()
+  it("is summed into the first element on a GPU as on the CPU", function()
     if not cuda.here then
       pending(cuda.why)
       return
@@ -193,13 +193,13 @@ describe("the gradient of a view of elements that repeat", function()
   end)
 end)
 
-describe("what lies on a GPU", function()
+describe("a tensor on a GPU", function()
   if not cuda.here then
     pending("is saved, copied and passed on: " .. cuda.why)
     return
   end
 
-  it("is saved from there and loaded to the CPU, stored once where it is shared", function()
+  it("is saved from there and loaded to the CPU, stored once if shared", function()
     local path = os.tmpname()
     local x = moth.randn(3, 4):cuda()
     moth.save({ a = x, b = x, t = x:t() }, path)
@@ -210,13 +210,13 @@ describe("what lies on a GPU", function()
     assert.is_true(back.t:equal(x:cpu():t()))
   end)
 
-  it("is refused a token", function()
+  it("is refused in a token", function()
     local ok = pcall(moth.token, moth.ones(2, { device = "cuda" }))
     assert.is_false(ok)
     assert.equal("E_DEVICE", moth.errcode())
   end)
 
-  it("is copied deeply, and a module's state comes and goes", function()
+  it("is deep-copied, and a module's state is saved and loaded", function()
     local net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Embedding(5, 2)):to("cuda")
     local copy = moth.deepcopy(net)
     assert.is_true(copy[1].weight.is_cuda)
@@ -236,7 +236,7 @@ describe("a position 0 on a GPU", function()
     return
   end
 
-  it("is told as it is on the CPU", function()
+  it("raises as on the CPU", function()
     local zeros = moth.zeros(6):long():cuda()
     local y, w = moth.randn(6, 3):cuda(), moth.randn(4, 2):cuda()
     local wanted = "ran before on the GPU: positions count from 1, got 0"
@@ -283,7 +283,7 @@ describe("positions on a GPU", function()
     end,
   }
 
-  it("give the CPU's values and gradients however they lie, and stay what they were", function()
+  it("have the CPU's values and gradients in any layout, and stay unchanged", function()
     moth.manual_seed(8)
     local x, table_of = moth.randn(5, 3), { { 5LL, 7LL }, { 2LL, 7LL }, { 5LL, 7LL }, { 1LL, 7LL } }
     for name, f in pairs(reading) do
@@ -304,7 +304,7 @@ describe("positions on a GPU", function()
     end
   end)
 
-  it("are told of where they lie outside, by the number that was written", function()
+  it("out of range are reported by the number that the user wrote", function()
     local x = moth.randn(5, 3):cuda()
     for name, f in pairs(reading) do
       for _, case in ipairs { { 0LL, "positions count from 1, got 0" }, { 99LL, "99 of %d+" } } do
@@ -320,7 +320,7 @@ describe("positions on a GPU", function()
     end
   end)
 
-  it("are captured, and may lie on the CPU", function()
+  it("are captured, and may be on the CPU", function()
     moth.manual_seed(9)
     local w = moth.randn(5, 3):cuda():requires_grad_()
     local step = moth.capture(function(at, host)
@@ -357,7 +357,7 @@ describe("classes on a GPU", function()
     return
   end
 
-  it("count from 1 however they lie, whatever is ignored", function()
+  it("count from 1 in any layout, for any ignore_index", function()
     local classes = moth.randint(1, 6, { 6, 2 })
     local scores = moth.randn(6, 5)
     for _, make in ipairs { function(c) return c:select(2, 1) end,

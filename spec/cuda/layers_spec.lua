@@ -1,12 +1,12 @@
--- Attention and recurrent layers on a GPU give the CPU's results and gradients, at sizes beyond one
--- tile and with all that can be asked of them; and what `moth doctor` says of GPUs.
+-- Attention and recurrent layers on a GPU have the CPU's results and gradients, at sizes beyond
+-- one tile and with all options; and the report of `moth doctor` on GPUs.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local nn, F = moth.nn, moth.nn.functional
 
--- Whether two tensors are equal up to a part of the largest element.
+-- Tests if two tensors are equal, with a tolerance relative to the largest element.
 local function same(there, here, most)
   local x, y = there:cpu():to(moth.float64), here:to(moth.float64)
   return (x - y):abs():max():item() <= most * (y:abs():max():item() + 1e-9)
@@ -14,7 +14,8 @@ end
 
 local MOST = { float32 = 1e-5, float64 = 1e-12, float16 = 5e-3 }
 
--- The result and all gradients of `here(inputs)` are those of `there` with the inputs on the GPU.
+-- Asserts that the result and all gradients of `here(inputs)` equal those of `there` with the
+-- inputs on the GPU.
 local function agree(here, there, inputs, leaves, their_leaves, most)
   local on_gpu = {}
   for i, x in ipairs(inputs) do on_gpu[i] = x:cuda():requires_grad_() end

@@ -1,13 +1,13 @@
--- NVIDIA's libraries, which the plugin opens at run time: what stands for them (spec/host) holds
--- every call to the interface and computes on the CPU. A process of its own for each claim, since
--- a library is opened once.
+-- NVIDIA's libraries, which the plugin opens at run time: substitutes (spec/host) check every call
+-- of the interface and compute on the CPU. Each claim has its own process, since a library is
+-- opened once.
 
 local cuda = require "spec.support.cuda"
 local library = require "spec.support.library"
 
 local built = library.built
 
---- What stands for a library computes at once: each launch is waited for.
+--- The substitute of a library computes at once, so launches are synchronous.
 local function with(variable, path, settings, code)
   settings.MOTH_CUDA_BLOCKING = settings.MOTH_CUDA_BLOCKING or "1"
   return library.with(variable, path, settings, code)
@@ -19,7 +19,7 @@ local why = "is held to its interface: this wants the GPU that is emulated on th
 describe("moth.backends.cudnn", function()
   local moth = require "moth"
 
-  it("tells what it was set to", function()
+  it("returns its settings", function()
     local cudnn = moth.backends.cudnn
     for name, first in pairs { enabled = true, benchmark = false, allow_tf32 = false } do
       assert.equal(first, cudnn[name])
@@ -30,12 +30,12 @@ describe("moth.backends.cudnn", function()
     end
   end)
 
-  it("says where there is none, and has no version then", function()
+  it("reports a missing library, and has no version then", function()
     assert.equal("false\tnil\nrc=0\n", with("MOTH_CUDNN", "none", {}, [[
       print(moth.backends.cudnn.is_available(), moth.backends.cudnn.version())]]))
   end)
 
-  it("is always deterministic, and lets scripts ask for that", function()
+  it("is always deterministic, and accepts that setting", function()
     local cudnn = moth.backends.cudnn
     for _, value in ipairs { true, false } do
       cudnn.deterministic = value
@@ -44,7 +44,7 @@ describe("moth.backends.cudnn", function()
     assert.has_error_like(function() cudnn.deterministic = 1 end, "a boolean is needed, got 1")
   end)
 
-  it("refuses what is no boolean, and names that it does not have", function()
+  it("refuses values that are not booleans, and unknown names", function()
     local backends, cudnn = moth.backends, moth.backends.cudnn
     for _, name in ipairs { "enabled", "benchmark", "allow_tf32" } do
       assert.has_error_like(function() cudnn[name] = 1 end,
@@ -74,7 +74,7 @@ describe("moth.backends.cuda.matmul", function()
   local moth = require "moth"
   local cuda_settings = moth.backends.cuda
 
-  it("allows what set_float32_matmul_precision does, and the other way round", function()
+  it("allows what set_float32_matmul_precision does, and the reverse", function()
     assert.is_false(cuda_settings.matmul.allow_tf32)
     cuda_settings.matmul.allow_tf32 = true
     assert.equal("high", moth.get_float32_matmul_precision())
@@ -86,7 +86,7 @@ describe("moth.backends.cuda.matmul", function()
     assert.equal("highest", moth.get_float32_matmul_precision())
   end)
 
-  it("refuses what is no boolean, and names that it does not have", function()
+  it("refuses values that are not booleans, and unknown names", function()
     assert.has_error_like(function() cuda_settings.matmul.allow_tf32 = "yes" end,
       "bad argument 'allow_tf32' to 'backends.cuda.matmul' %(a boolean is needed")
     assert.has_error_like(function() cuda_settings.matmul.alow_tf32 = true end,
@@ -100,7 +100,7 @@ end)
 describe("moth.backends.cuda.enable_cudnn_sdp", function()
   local cuda_settings = require("moth").backends.cuda
 
-  it("is told by cudnn_sdp_enabled, and takes a boolean", function()
+  it("is read by cudnn_sdp_enabled, and takes a boolean", function()
     assert.is_true(cuda_settings.cudnn_sdp_enabled())
     cuda_settings.enable_cudnn_sdp(false)
     assert.is_false(cuda_settings.cudnn_sdp_enabled())
@@ -147,7 +147,7 @@ describe("convolution by cuDNN", function()
     return with("MOTH_CUDNN", path, settings, convolve .. code)
   end
 
-  it("agrees with the CPU's in all that it is asked for, and leaves nothing behind", function()
+  it("agrees with the CPU in all supported cases, and frees everything", function()
     local text = convolved({}, [[
       check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
       check({2, 4, 7, 6}, {6, 2, 3, 2}, false, {groups = 2, stride = {2, 1}, dilation = {1, 2}})
@@ -157,7 +157,7 @@ describe("convolution by cuDNN", function()
     assert.equal("runs=12 plans=12 left=0 engines=0,6,6\nrc=0\n", text)
   end)
 
-  it("is given channels_last images as they are, with depthwise filters of any size", function()
+  it("gets channels_last images without a copy, for depthwise filters of any size", function()
     assert.equal("runs=12 plans=12 left=0 engines=0,6,6\nrc=0\n", convolved({}, [[
       local last = moth.channels_last
       check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}, moth.float64, last)
@@ -169,7 +169,7 @@ describe("convolution by cuDNN", function()
       "check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}, nil, moth.channels_last)"))
   end)
 
-  it("plans a shape once, by engines that repeat themselves and keep float32 whole", function()
+  it("plans a shape once, with deterministic engines that keep full float32", function()
     local text = convolved({}, [[
       for _ = 1, 4 do check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}) end
     ]])
@@ -180,13 +180,13 @@ describe("convolution by cuDNN", function()
     ]])
     assert.equal("runs=3 plans=3 left=0 engines=0,3,0\nrc=0\n", text)
     text = convolved({}, [[
-      moth.set_float32_matmul_precision "high" -- of matrices alone
+      moth.set_float32_matmul_precision "high" -- for matrix products only
       check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1})
     ]])
     assert.equal("runs=3 plans=3 left=0 engines=0,0,3\nrc=0\n", text)
   end)
 
-  it("is Moth's own where cuDNN is switched off, though it is there", function()
+  it("uses Moth's kernels if cuDNN is switched off", function()
     assert.equal("true\t91934\nrc=0\n", convolved({}, [[
       moth.backends.cudnn.enabled = false
       print(moth.backends.cudnn.is_available(), moth.backends.cudnn.version())
@@ -194,7 +194,7 @@ describe("convolution by cuDNN", function()
     ]]))
   end)
 
-  it("times what it is offered where that is wanted", function()
+  it("times the suggested plans if cudnn.benchmark is on", function()
     local twice = "for _ = 1, 2 do check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}) end"
     assert.equal("runs=30 plans=6 left=0 engines=0,0,30\nrc=0\n", -- 3 times 2 plans 4 times, 6
       convolved({}, "moth.backends.cudnn.benchmark = true " .. twice))
@@ -203,7 +203,7 @@ describe("convolution by cuDNN", function()
         moth.use_deterministic_algorithms(true) ]] .. twice))
   end)
 
-  it("is timed once where a step becomes a graph, too", function()
+  it("is timed once when a step becomes a graph, too", function()
     local text = convolved({ MOTH_CUDA_BLOCKING = "0" }, [[
       moth.backends.cudnn.benchmark = true
       local x, w = moth.randn(2, 4, 6, 6):cuda(), moth.randn(4, 4, 1, 1):cuda()
@@ -215,10 +215,10 @@ describe("convolution by cuDNN", function()
       print(tostring(step))
     ]])
     assert.matches("a call is 1 graph", text)
-    assert.matches("plans=2 ", text) -- the two that were timed
+    assert.matches("plans=2 ", text) -- the two timed plans
   end)
 
-  it("tries the next engine where one refuses to run, and Moth's kernels where all do", function()
+  it("tries the next engine if one refuses to run, and then Moth's kernels", function()
     local check = "for _ = 1, 2 do check({2, 4, 7, 6}, {6, 4, 3, 3}, true, {padding = 1}) end"
     assert.equal("runs=6 plans=4 left=0 engines=0,0,6\nrc=0\n",
       convolved({ DNN_REFUSES = "1" }, check))
@@ -234,17 +234,17 @@ describe("attention by cuDNN", function()
   setup(function() path = built "dnn" end)
   teardown(function() os.remove(path) end)
 
-  -- check{queries, keys[, e, v]} of (2, 4, ., .), or of what `lead`, `shared`, of keys, and
-  -- `values` say.
+  -- check{queries, keys[, e, v]} for tensors (2, 4, ., .), or with the options `lead`, `shared`
+  -- (for keys) and `values`.
   local attend = [[
     local F, cuda = moth.nn.functional, moth.backends.cuda
-    moth.backends.cudnn.benchmark = true -- a shape is planned when it is first seen
+    moth.backends.cudnn.benchmark = true -- a shape is planned at its first use
     local function shaped(lead, rows, cols)
       local shape = {unpack(lead)}
       shape[#shape + 1], shape[#shape + 2] = rows, cols
       return shape
     end
-    local function turned(x) -- its heads side by side in memory
+    local function turned(x) -- its heads are adjacent in memory
       return x:dim() > 2 and x:transpose(-3, -2):contiguous():transpose(-3, -2) or x
     end
     local function all(t, device, dtype, x)
@@ -287,7 +287,7 @@ describe("attention by cuDNN", function()
     return with("MOTH_CUDNN", path, settings, attend .. code)
   end
 
-  it("agrees with the CPU's in all that it is asked for, and leaves nothing behind", function()
+  it("agrees with the CPU in all supported cases, and frees everything", function()
     local text = attended({}, [[
       check{9, 5}
       check{5, 9, 16, 24, causal = true, dtype = moth.bfloat16}
@@ -299,7 +299,7 @@ describe("attention by cuDNN", function()
     assert.equal("runs=12 plans=12 left=0 engines=12,0,0\nrc=0\n", text)
   end)
 
-  it("lets heads share keys, and adds up their gradients", function()
+  it("supports shared key heads, and sums their gradients", function()
     assert.equal("runs=8 plans=8 left=0 engines=8,0,0\nrc=0\n", attended({}, [[
       check{5, 6, shared = {2, 2}, gqa = true, causal = true}
       check{5, 6, shared = {2, 1}, gqa = true, turned = true}
@@ -308,21 +308,21 @@ describe("attention by cuDNN", function()
     ]]))
   end)
 
-  it("plans a shape once, at once if shapes are said to come again", function()
+  it("plans a shape once, and at once if shapes are said to repeat", function()
     assert.equal("runs=6 plans=2 left=0 engines=6,0,0\nrc=0\n", attended({},
       "for _ = 1, 3 do check{9, 5, causal = true} end"))
     assert.equal("runs=0 plans=0 left=0 engines=0,0,0\nrc=0\n", attended({},
       "moth.backends.cudnn.benchmark = false for _ = 1, 3 do check{9, 5, causal = true} end"))
   end)
 
-  it("saves for gradients what Moth's own kernels save, and takes what they saved", function()
+  it("saves the same tensors for gradients as Moth's kernels, and can use theirs", function()
     assert.equal("runs=2 plans=2 left=0 engines=2,0,0\nrc=0\n", attended({}, [[
       check{9, 5, causal = true, forward = true}
       check{9, 5, causal = true, forward = false}
     ]]))
   end)
 
-  it("tries the next engine where one refuses to run, and Moth's kernels where all do", function()
+  it("tries the next engine if one refuses to run, and then Moth's kernels", function()
     local twice = "for _ = 1, 2 do check{9, 5, causal = true} end"
     assert.equal("runs=4 plans=3 left=0 engines=2,2,0\nrc=0\n",
       attended({ DNN_REFUSES = "1" }, twice))
@@ -330,10 +330,10 @@ describe("attention by cuDNN", function()
       attended({ DNN_REFUSES = "100" }, twice))
   end)
 
-  it("is Moth's own for what fused kernels do not know, and for versions that err", function()
+  it("uses Moth's kernels for unsupported cases, and for versions with errors", function()
     local none = "runs=0 plans=0 left=0 engines=0,0,0\nrc=0\n"
     assert.equal(none, attended({ DNN_VERSION = "91700" }, "check{9, 5}"))
-    for major, runs in pairs { [8] = 6, [9] = 4 } do -- two of the gradients err on compute 9
+    for major, runs in pairs { [8] = 6, [9] = 4 } do -- on 9, two gradients are wrong
       local wanted = ("runs=%d plans=%d left=0 engines=%d,0,0\nrc=0\n"):format(runs, runs, runs)
       assert.equal(wanted, attended({ MOTH_EMULATED_MAJOR = tostring(major) },
         "check{3, 64} check{64, 64} check{64, 64, causal = true}"))
@@ -347,7 +347,7 @@ describe("attention by cuDNN", function()
     assert.equal("rc=0\n", attended({}, "check{9, 5, mask = moth.randn(9, 5):gt(-1)}"))
   end)
 
-  it("leaves a gradient to Moth's own kernels where its scratch finds no room", function()
+  it("uses Moth's kernels for a gradient whose scratch does not fit", function()
     assert.equal("runs=2 plans=2 left=0 engines=2,0,0\nrc=0\n", attended({}, [[
       local x, wanted = {}, {}
       for i = 1, 3 do
@@ -358,7 +358,7 @@ describe("attention by cuDNN", function()
       y:backward(dy, {retain_graph = true})
       for i = 1, 3 do wanted[i], x[i].grad = x[i].grad:cpu():float(), nil end
       moth.collect()
-      cuda = moth.cuda -- three gradients of 32 KiB fit, but not 64 KiB besides
+      cuda = moth.cuda -- three gradients of 32 KiB fit, but no further 64 KiB
       cuda.set_memory_limit(cuda.memory_allocated() + 140 * 1024)
       local ok, message = pcall(y.backward, y, dy)
       cuda.set_memory_limit(0)
@@ -367,7 +367,7 @@ describe("attention by cuDNN", function()
     ]]))
   end)
 
-  it("is Moth's own where it is switched off, or all must repeat", function()
+  it("uses Moth's kernels if it is switched off, or if results must repeat", function()
     for _, off in ipairs { "cuda.enable_cudnn_sdp(false)", "moth.backends.cudnn.enabled = false",
                            "moth.use_deterministic_algorithms(true)" } do
       assert.equal("rc=0\n", attended({}, off .. " check{9, 5}"))
@@ -397,7 +397,7 @@ describe("a matrix product by cuBLASLt", function()
     ]] .. code)
   end
 
-  it("agrees with the CPU's for every way that its factors may lie", function()
+  it("agrees with the CPU for every layout of its factors", function()
     local text = multiplied({}, [[
       check(moth.matmul, r(5, 130), r(130, 3))
       check(moth.matmul, r(130, 5):t(), r(3, 130):t())
@@ -413,7 +413,7 @@ describe("a matrix product by cuBLASLt", function()
     assert.truthy(tonumber(text:match "products=(%d+)") >= 9, text)
   end)
 
-  it("gets its relu behind the library's work, so that a NaN stays", function()
+  it("applies relu after the library's product, so that a NaN stays", function()
     local text = multiplied({}, [[
       local F = moth.nn.functional
       local function relu(x, w, b) return F.linear(x, w, b, "relu") end
@@ -435,7 +435,7 @@ describe("a matrix product by cuBLASLt", function()
     assert.truthy(text:find("^products=12 heuristics=%d+ left=0 sums=7\nrc=0\n$"), text)
   end)
 
-  it("is told where a bias lies, which may be anywhere in a tensor", function()
+  it("gets the alignment of a bias, which may be any", function()
     local text = multiplied({}, [[
       local x, w, all = r(5, 130), r(8, 130), r(12)
       local a, b, c = x:cuda(), w:cuda(), all:cuda()
@@ -448,7 +448,7 @@ describe("a matrix product by cuBLASLt", function()
     assert.equal("products=5 heuristics=4 left=0 sums=7\nrc=0\n", text) -- 4, 8, 16, 256 bytes
   end)
 
-  it("brings a bias its gradient with the weight's, but in float64", function()
+  it("computes a bias's gradient with the weight's, except in float64", function()
     local text = multiplied({}, [[
       local function gradients(device, dtype, shape)
         moth.manual_seed(2)
@@ -467,7 +467,7 @@ describe("a matrix product by cuBLASLt", function()
     assert.truthy(text:find("^products=%d+ heuristics=%d+ left=0 sums=%d summed=4\nrc=0\n$"), text)
   end)
 
-  it("is Moth's own where it is small, by its shape alone", function()
+  it("uses Moth's kernel for small products, by shape alone", function()
     assert.equal("small\nproducts=2 heuristics=2 left=0 sums=7\nrc=0\n", multiplied({}, [[
       local linear = moth.nn.functional.linear
       for _, dtype in ipairs {moth.float32, moth.float64, moth.float16} do
@@ -482,7 +482,7 @@ describe("a matrix product by cuBLASLt", function()
     ]]))
   end)
 
-  it("is planned once, and repeats itself where that is wanted", function()
+  it("is planned once, and is deterministic on request", function()
     assert.equal("products=4 heuristics=1 left=0 sums=6\nrc=0\n", multiplied({}, [[
       moth.use_deterministic_algorithms(true)
       local a, b = r(5, 130), r(130, 3)
@@ -490,7 +490,7 @@ describe("a matrix product by cuBLASLt", function()
     ]]))
   end)
 
-  -- On a card so much is to be gained from some 10^9 products on.
+  -- On a GPU, padded copies are worth it from about 10^9 multiplications on.
   local lines = [[
     moth.manual_seed(3)
     moth.set_float32_matmul_precision "high"
@@ -510,12 +510,12 @@ describe("a matrix product by cuBLASLt", function()
     end
   ]]
 
-  it("is asked for with lines that begin at multiples of 16 bytes, where much is gained", function()
+  it("gets lines that begin at multiples of 16 bytes, where it is worth it", function()
     local text = multiplied({ LT_ALIGNED = "1", MOTH_EMULATED_SMALL = "1" }, lines)
     assert.equal("products=15 heuristics=12 left=0 sums=7\nrc=0\n", text)
   end)
 
-  it("goes to tensor cores by such lines where there is no library", function()
+  it("uses tensor cores with such lines without the library", function()
     assert.equal("rc=0\n", with("MOTH_CUBLASLT", "none", { MOTH_EMULATED_SMALL = "1" }, lines .. [[
       local a, b = moth.randn(70, 131), moth.randn(131, 69)
       local y = a:matmul(b)
@@ -524,7 +524,7 @@ describe("a matrix product by cuBLASLt", function()
     ]]))
   end)
 
-  it("is made as its factors lie where there is no room for such lines", function()
+  it("uses the factors without copies if there is no memory for such lines", function()
     assert.equal("rc=0\n", with("MOTH_CUBLASLT", "none", { MOTH_EMULATED_SMALL = "1" }, [[
       local lib, ffi = require "moth.binding.lib", require "ffi"
       local half = {dtype = moth.float16, device = "cuda"}
@@ -538,7 +538,7 @@ describe("a matrix product by cuBLASLt", function()
     ]]))
   end)
 
-  it("is Moth's own where the library does not run it", function()
+  it("uses Moth's kernel if the library fails to run it", function()
     assert.equal("products=0 heuristics=1 left=0 sums=7\nrc=0\n",
       multiplied({ LT_REFUSES = "1" }, "check(moth.matmul, r(5, 130), r(130, 3))"))
   end)

@@ -1,15 +1,15 @@
--- moth.linalg on a GPU beside the CPU's: sizes around the edges of tiles, stacks and their
--- broadcasting, layouts, what is not positive-definite or singular, and that nothing waits for the
--- GPU.
+-- moth.linalg on a GPU and on the CPU: sizes around the edges of tiles, stacks and their
+-- broadcasting, layouts, matrices that are not positive-definite or are singular; and that nothing
+-- synchronizes with the GPU.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local linalg = moth.linalg
 local SIZES = { 1, 2, 15, 16, 17, 31, 32, 33, 64, 65, 100 }
-local FEWER = { 1, 2, 17, 32, 33, 70 } -- where an emulator's hundreds of threads take long
+local FEWER = { 1, 2, 17, 32, 33, 70 } -- with an emulator, hundreds of threads are slow
 
--- Symmetric, far from singular.
+-- Symmetric, and well-conditioned.
 local function positive(dtype, ...)
   local x = moth.randn(..., { dtype = moth[dtype] })
   local n = x:size(-1)
@@ -22,7 +22,7 @@ local function triangle(dtype, ...)
   return x / (2 * n) + moth.eye(n, { dtype = moth[dtype] })
 end
 
--- Far from singular, and rows change places.
+-- Well-conditioned, and with pivoting.
 local function regular(dtype, ...)
   local x = triangle(dtype, ...)
   return x:flip(-2)
@@ -37,7 +37,7 @@ local function near(wanted, got, what)
   assert(off <= most, ("%s is off by %g"):format(what, off))
 end
 
--- all(there) of matrices that stay on the CPU and of those that there moves.
+-- The results of all(there) for the same matrices on the CPU and on the GPU.
 local function alike(all)
   local got = all(function(t) return t:cuda() end)
   for i, wanted in ipairs(all(function(t) return t end)) do near(wanted, got[i], "number " .. i) end
@@ -77,7 +77,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("factors by qr what is zero below, and NaN of what is not finite", function()
+  it("factors by qr matrices with zeros below the diagonal, or with NaN", function()
     for _, n in ipairs { 5, 40 } do
       local x = moth.randn(3, n, n + 3, { dtype = moth.float64 }):triu()
       x[{ 2, 1, 1 }] = 0
@@ -91,7 +91,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("gives of matrices without elements an identity for Q", function()
+  it("returns an identity for Q of matrices without elements", function()
     for _, size in ipairs { { 3, 0 }, { 40, 0 }, { 0, 3 }, { 0, 40, 3 } } do
       local q, r = linalg.qr(moth.zeros(size), { mode = "complete" })
       local got, upper = linalg.qr(moth.zeros(size):cuda(), { mode = "complete" })
@@ -100,7 +100,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("solves triangular systems as the CPU does, at any size, from each side", function()
+  it("solves triangular systems as the CPU does, at any size, on each side", function()
     for _, dtype in ipairs { "float32", "float64" } do
       for i, n in ipairs(SIZES) do
         local k = SIZES[#SIZES + 1 - i]
@@ -130,7 +130,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("takes the first of rows with equal pivots, 0 too", function()
+  it("chooses the first of rows with equal pivots, also 0", function()
     for _, n in ipairs { 4, 40 } do
       local x = moth.zeros(2, n, n)
       x[{ 1, {}, 1 }] = moth.tensor { 2, -2 }:repeat_interleave(n / 2)
@@ -141,7 +141,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("solves, inverts and finds determinants as the CPU does, at any size", function()
+  it("solves, inverts and computes determinants as the CPU does, at any size", function()
     for _, dtype in ipairs { "float32", "float64" } do
       for i, n in ipairs(FEWER) do
         local k = FEWER[#FEWER + 1 - i]
@@ -163,7 +163,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("solves for vectors, of matrices as they lie, and broadcasts stacks", function()
+  it("solves for vectors, with strided matrices, and broadcasts stacks", function()
     for _, n in ipairs { 5, 40 } do
       local x, b = regular("float64", { 3, 1, n, n }), moth.randn(4, n, { dtype = moth.float64 })
       local wide = moth.randn(4, n, 2 * n, { dtype = moth.float64 })
@@ -180,7 +180,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("finds what singular matrices, and those that are not finite, have", function()
+  it("has defined results for singular matrices, and for those that are not finite", function()
     for _, n in ipairs { 6, 70 } do
       local x = regular("float64", { 4, n, n })
       x[{ 2, {}, 4 }] = 0
@@ -205,7 +205,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("factors columns of extreme numbers by reflections too", function()
+  it("factors columns of extreme numbers by reflections, too", function()
     local UNITS = { float64 = { 1e-310, 1e-170, 1e160, 1e250 }, float32 = { 1e-41 } }
     local function off(a, b) return (a - b:cpu()):abs():max():item() end
     for dtype, units in pairs(UNITS) do
@@ -225,7 +225,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("tells late of a matrix that is singular", function()
+  it("reports a singular matrix at the next synchronization", function()
     local function checked(x) return (linalg.inv_ex(x, { check_errors = true })) end
     local function solved(x) return linalg.solve(x, x) end
     for _, n in ipairs { 3, 50 } do
@@ -243,7 +243,7 @@ describe("linalg on a GPU", function()
     near(moth.eye(2), linalg.inv(moth.eye(2):cuda()), "what comes after")
   end)
 
-  it("tells late of pivots that are none of the rows", function()
+  it("reports invalid pivots at the next synchronization", function()
     local y = linalg.lu_solve(moth.eye(2):cuda(), moth.tensor { 1LL, 3LL }:cuda(),
       moth.ones(2, 1):cuda())
     local ok, message = pcall(moth.cuda.synchronize)
@@ -251,7 +251,7 @@ describe("linalg on a GPU", function()
     assert.truthy(message:find("position 3 of 2", 1, true), message)
   end)
 
-  it("takes matrices as they lie, and broadcasts stacks", function()
+  it("supports strided matrices, and broadcasts stacks", function()
     for _, n in ipairs { 5, 40 } do
       local x = positive("float64", { 3, 1, n, n })
       local wide = moth.randn(4, n, 2 * n, { dtype = moth.float64 })
@@ -269,7 +269,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("takes stacks of nothing, matrices of nothing, and no right sides", function()
+  it("supports empty stacks, empty matrices, and no right-hand sides", function()
     for _, size in ipairs { { 0, 3, 3 }, { 0, 40, 40 }, { 2, 0, 0 }, { 0, 0 } } do
       local x = moth.zeros(size)
       local y, info = linalg.cholesky_ex(x:cuda())
@@ -295,7 +295,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("says which leading block is not positive-definite, as the CPU does", function()
+  it("names the leading minor that is not positive-definite, as the CPU does", function()
     for _, n in ipairs { 6, 70 } do
       local x = positive("float32", { 5, n, n })
       x[{ 2, n, n }] = -1
@@ -311,7 +311,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("tells late of a matrix that is not positive-definite", function()
+  it("reports a matrix that is not positive-definite at the next synchronization", function()
     local function checked(x) return (linalg.cholesky_ex(x, { check_errors = true })) end
     for _, n in ipairs { 3, 50 } do
       for _, f in ipairs { linalg.cholesky, checked } do
@@ -328,14 +328,14 @@ describe("linalg on a GPU", function()
     near(moth.eye(2), linalg.cholesky(moth.eye(2):cuda()), "what comes after")
   end)
 
-  it("gives zeros on a diagonal as infinities", function()
+  it("divides by zeros on a diagonal, which gives infinities", function()
     local x = moth.eye(3)
     x[{ 2, 2 }] = 0
     local y = linalg.solve_triangular(x:cuda(), moth.ones(3, 1):cuda(), { upper = true }):cpu()
     assert.equal(math.huge, y[{ 2, 1 }]:item())
   end)
 
-  it("repeats to the bit", function()
+  it("is bit-identical each time", function()
     local a = positive("float32", { 3, 70, 70 }):cuda()
     for _, name in ipairs { "cholesky", "inv", "qr", "slogdet", "lu_factor" } do
       local once, again = { linalg[name](a) }, { linalg[name](a) }
@@ -345,7 +345,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("has the CPU's gradients, of tiles too", function()
+  it("has the CPU's gradients, also for several tiles", function()
     local x, b = positive("float64", { 2, 40, 40 }), moth.randn(40, 3, { dtype = moth.float64 })
     local function gradients(there)
       local a, r = there(x):requires_grad_(), there(b):requires_grad_()
@@ -382,7 +382,7 @@ describe("linalg on a GPU", function()
     end
   end)
 
-  it("is captured as one graph: nothing waits", function()
+  it("is captured as one graph: nothing synchronizes", function()
     for _, n in ipairs { 8, 70 } do
       local function f(x, b)
         local l = linalg.cholesky(x)

@@ -1,12 +1,12 @@
---- modules_spec.lua -- modules, losses, packed sequences and nn.init are on a GPU what they
--- are on the CPU: all that they make for themselves lies where their inputs do.
+--- modules_spec.lua -- modules, losses, packed sequences and nn.init have the same results on a GPU
+-- as on the CPU: tensors that they create are on the device of their inputs.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local nn, randn = moth.nn, moth.randn
 
--- A value with copies of its tensors, moved.
+-- A value with copies of its tensors on another device.
 local function moved(x, device)
   if moth.is_tensor(x) then return x:to(device):clone() end
   if type(x) ~= "table" or getmetatable(x) ~= nil then return x end
@@ -33,8 +33,8 @@ local function agree(here, there)
   end
 end
 
--- What a copy of the module makes of the arguments there: results, and gradients of the sum of
--- their squares by the first argument and the parameters.
+-- The results of a copy of the module on that device, and the gradients of the sum of their
+-- squares for the first argument and the parameters.
 local function run(module, args, device)
   local net, list, total = moth.deepcopy(module):to(device), moved(args, device), nil
   if list[1]:is_floating_point() then list[1]:requires_grad_() end
@@ -53,7 +53,7 @@ local causal = moth.ones(3, 3):triu(1):bool()
 local classes = moth.tensor {1LL, 4LL, 2LL}
 local first = {batch_first = true}
 
--- A module, what it is made with, and what it is called with.
+-- A module, its constructor's arguments, and the inputs of a call.
 local CASES = {
   {"MultiheadAttention", {8, 2, first}, randn(2, 3, 8), randn(2, 3, 8), randn(2, 3, 8),
     {key_padding_mask = late, attn_mask = causal}},
@@ -98,7 +98,7 @@ describe("on a GPU", function()
     end)
   end
 
-  it("sequences are padded, packed and taken apart", function()
+  it("sequences are padded, packed and unpacked", function()
     local rnn, a, b, gru = nn.utils.rnn, randn(3, 2), randn(1, 2), nn.GRU(2, 3)
     local function all(device)
       local x = moved({a, b}, device)

@@ -1,5 +1,5 @@
--- Optimizers on a GPU go the way they go on the CPU: all parameters of a group in one launch,
--- whatever their number, size and layout.
+-- Optimizers on a GPU compute the same steps as on the CPU: all parameters of a group in one
+-- launch, for any number, size and layout of parameters.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -19,8 +19,8 @@ local OPTIMIZERS = {
   {"Adafactor", {lr = 0.1, weight_decay = 0.1}},
 }
 
--- Parameters of several dtypes and layouts, more than go along with one launch, one of several
--- chunks, one of none.
+-- Parameters of several dtypes and layouts: more than one launch holds, one of several chunks, one
+-- without elements.
 local function parameters()
   local params = {moth.randn(9001), moth.randn(0), moth.randn(4, 5):t(), moth.tensor(0.5),
                   moth.randn(7, {dtype = moth.float64}), moth.randn(40, {dtype = moth.bfloat16}),
@@ -41,7 +41,7 @@ describe("an optimizer on a GPU", function()
     for key, value in pairs(row[2]) do words[#words + 1] = key .. " = " .. tostring(value) end
     table.sort(words)
     local name = row[1] .. " of " .. table.concat(words, ", ")
-    it("goes the way it goes on the CPU: " .. name, function()
+    it("computes the same steps as on the CPU: " .. name, function()
       local here, there = parameters(), {}
       for i, p in ipairs(here) do
         there[i] = (i == 3 and p:t():cuda():t() or p:cuda()):detach():requires_grad_()
@@ -65,7 +65,7 @@ describe("an optimizer on a GPU", function()
     end)
   end
 
-  it("makes the matrices of Muon's steps orthogonal as the CPU does", function()
+  it("orthogonalizes Muon's matrices as the CPU does", function()
     local here, there = {moth.randn(5, 3), moth.randn(4, 9):t(), moth.randn(6, 6)}, {}
     for i, p in ipairs(here) do
       there[i] = p:cuda():detach():requires_grad_()
@@ -79,7 +79,7 @@ describe("an optimizer on a GPU", function()
     end
   end)
 
-  it("is part of one graph with the step around it, and hears of a new rate there", function()
+  it("is part of one graph with the step around it, and uses a new learning rate there", function()
     for _, name in ipairs {"SGD", "Adam", "RAdam", "Rprop", "Adafactor", "Muon"} do
       local function steps(device, run)
         moth.manual_seed(5)
@@ -107,7 +107,7 @@ describe("an optimizer on a GPU", function()
     end
   end)
 
-  it("counts what it writes, so that a graph from before is refused", function()
+  it("counts its writes as versions, so that an older backward graph is refused", function()
     local p = moth.randn(3, {device = "cuda"}):requires_grad_()
     local y = (p * p):mean()
     p.grad = moth.ones(3, {device = "cuda"})

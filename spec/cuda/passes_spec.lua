@@ -1,6 +1,7 @@
--- How often a GPU goes over memory: f32 and half types together in one pass, norms that write what
--- products read, gradients that are added where they are made. Launches are counted by the emulator
--- (cuda/emulator/), values are held to the same formulas with their casts written out.
+-- The number of passes over GPU memory: f32 and half types combined in one pass, norms that write
+-- the input of products, gradients that are accumulated where they are computed. The emulator
+-- counts launches (cuda/emulator/); values are compared with the same formulas with explicit
+-- casts.
 
 local ffi = require "ffi"
 local moth = require "moth"
@@ -11,7 +12,7 @@ local nn, F = moth.nn, moth.nn.functional
 
 local HALVES = { moth.bfloat16, moth.float16 }
 
--- Whether two tensors are the same bit for bit, of one dtype.
+-- Tests if two tensors have the same dtype and are bit-identical.
 local function same(want, got)
   assert.equal(want.dtype, got.dtype)
   assert.same(want.shape, got.shape)
@@ -20,7 +21,7 @@ end
 
 local function random(...) return moth.randn(...):to "cuda" end
 
--- Calls f; how many kernels, copies and fills it asked for.
+-- Calls f and returns how many kernels, copies and fills it launched.
 local function launches(f)
   pcall(ffi.cdef, "int setenv(const char *, const char *, int); int unsetenv(const char *);")
   local path, n = os.tmpname(), 0
@@ -35,13 +36,13 @@ end
 
 local stands_in = cuda.name:find("emulated", 1, true)
 
--- The claim that f asks for n launches, where they can be counted.
+-- The claim that f needs n launches, where they can be counted.
 local function takes(n, f)
   local counted = launches(f)
   if stands_in then assert.equal(n, counted) end
 end
 
--- The same with gradients as they are without shortcuts: anomaly mode looks at each of them.
+-- The same with gradients computed without shortcuts: anomaly mode checks each of them.
 local function slowly(f, ...)
   moth.autograd.set_detect_anomaly(true)
   local ok, message = pcall(f, ...)
@@ -49,7 +50,7 @@ local function slowly(f, ...)
   if not ok then error(message, 0) end
 end
 
-describe("f32 beside half types on a GPU", function()
+describe("f32 combined with half types on a GPU", function()
   if not cuda.here then
     pending("needs no pass for a cast: " .. cuda.why)
     return
@@ -101,7 +102,7 @@ describe("f32 beside half types on a GPU", function()
     end
   end)
 
-  it("takes no room but the result's", function()
+  it("allocates only the result", function()
     local x, y = random(1000, 100), random(1000, 100):to(moth.bfloat16)
     moth.collect()
     moth.cuda.reset_peak_memory_stats()
@@ -110,7 +111,7 @@ describe("f32 beside half types on a GPU", function()
     assert.equal(4 * z:numel(), moth.cuda.max_memory_allocated() - before)
   end)
 
-  it("gives each its gradient in its own dtype", function()
+  it("has a gradient for each operand in the operand's dtype", function()
     moth.manual_seed(6)
     for _, half in ipairs(HALVES) do
       for _, row in ipairs(OPS) do
@@ -125,12 +126,12 @@ describe("f32 beside half types on a GPU", function()
       end
       local x, y = random(9):requires_grad_(), random(9):to(half):requires_grad_()
       local z, dz = x + y, random(9)
-      takes(2, function() z:backward(dz) end) -- one copies what was given, one rounds
+      takes(2, function() z:backward(dz) end) -- one copies the incoming gradient, one rounds it
     end
   end)
 end)
 
-describe("a norm in a region of autocast on a GPU", function()
+describe("a norm in an autocast region on a GPU", function()
   if not cuda.here then
     pending("writes what products read: " .. cuda.why)
     return
@@ -162,7 +163,7 @@ describe("a norm in a region of autocast on a GPU", function()
             same(F.linear(y:to(half)[{ {}, 2 }], a), F.linear(z[{ {}, 2 }], a))
             moth.no_grad(function() z:add_(1) end)
             same(F.linear((y + 1):to(half), a), F.linear(z, a))
-            norm(x, w, b) -- another one since
+            norm(x, w, b) -- another one in between
             same(F.linear((y + 1):to(half), a), F.linear(z, a))
           end)
         end
@@ -196,7 +197,7 @@ describe("a norm in a region of autocast on a GPU", function()
     end)
   end
 
-  it("shows hooks, retain_grad, grad and create_graph a gradient in f32", function()
+  it("passes hooks, retain_grad, grad and create_graph a gradient in f32", function()
     moth.manual_seed(2)
     local x, a = random(3, 8):requires_grad_(), random(4, 8)
     local function run()
@@ -220,7 +221,7 @@ describe("a norm in a region of autocast on a GPU", function()
     assert.equal(moth.float32, x.grad.dtype)
   end)
 
-  it("is not written in f32 by a recording where products alone read it", function()
+  it("writes no f32 result in a captured step where only products read it", function()
     moth.manual_seed(14)
     local w, v = random(1, 4096):to(moth.bfloat16), random(4096)
     for name, norm in pairs(NORMS) do
@@ -253,7 +254,7 @@ describe("a norm in a region of autocast on a GPU", function()
     end
   end)
 
-  it("is recorded by moth.capture, with the values of the step itself", function()
+  it("is captured by moth.capture, with the values of the step itself", function()
     local function losses(captured)
       moth.manual_seed(3)
       local net = nn.Sequential(nn.LayerNorm(16), nn.Linear(16, 16), nn.RMSNorm(16),
@@ -306,7 +307,7 @@ describe("cross_entropy on a GPU", function()
   local MOST = { float32 = 1e-6, float64 = 1e-12, float16 = 2e-3, bfloat16 = 1e-2 }
 
   for dtype, most in pairs(MOST) do
-    it("is the CPU's for rows of any length, wherever they begin, in " .. dtype, function()
+    it("equals the CPU's for rows of any length and alignment, in " .. dtype, function()
       moth.manual_seed(12)
       for _, classes in ipairs { 1, 2, 7, 8, 9, 33, 64, 1003, 1027 } do
         local all, ids = moth.randn(7, classes):to(moth[dtype]), moth.randint(1, classes + 1, { 6 })
@@ -329,7 +330,7 @@ describe("cross_entropy on a GPU", function()
     end)
   end
 
-  it("tells of no class that is not there where a case has none", function()
+  it("reports no invalid class for an empty batch", function()
     local x = random(3, 9):requires_grad_()
     local ids = moth.tensor({ 1, -100, 9 }, { dtype = moth.int64 }):cuda()
     F.cross_entropy(x, ids):backward()
@@ -347,7 +348,7 @@ describe("a block of a GPT in mixed precision on a GPU", function()
     return
   end
 
-  -- A block as in examples/06_gpt.lua, of bf16 weights, so that no casts of these are counted.
+  -- A block as in examples/06_gpt.lua, with bf16 weights, so that no casts of these are counted.
   local function block(width, heads)
     local half = moth.bfloat16
     local p = { ln1 = nn.LayerNorm(width), qkv = nn.Linear(width, 3 * width):to(half),
@@ -364,20 +365,20 @@ describe("a block of a GPT in mixed precision on a GPU", function()
     end, p
   end
 
-  it("is as many launches as it has steps that read and write", function()
+  it("needs as many launches as it has passes over memory", function()
     moth.manual_seed(1)
     local f = block(32, 2)
     local x, y = random(2, 16, 32):requires_grad_(), nil
     local u, dy = x * 1, random(2, 16, 32)
     -- two norms, four products, attention, gelu, two sums
     takes(10, function() y = moth.autocast("cuda", moth.bfloat16, f, u) end)
-    -- Two norms of 3 (of the input; of weight and bias, in two), four products of 3 (input, weight,
-    -- bias), attention of 3, gelu, the rounding of dy for the last product (of the gradient between
-    -- the sums the norm has made a rounded one), q, k and v laid side by side; and x * 1.
+    -- Two norms of 3 (input; weight and bias, in two), four products of 3 (input, weight, bias),
+    -- attention of 3, gelu, rounding dy for the last product (for the sum between them, the norm
+    -- has written a rounded gradient), q, k and v copied into one tensor; and x * 1.
     takes(2 * 3 + 4 * 3 + 3 + 1 + 1 + 3 + 1, function() y:backward(dy) end)
   end)
 
-  it("has the gradients of one whose passes are apart", function()
+  it("has the gradients of a block with separate passes", function()
     local function step()
       moth.manual_seed(2)
       local f, p = block(32, 2)
@@ -396,7 +397,7 @@ describe("a block of a GPT in mixed precision on a GPU", function()
   end)
 end)
 
-describe("a pass that is given no gradient, on a GPU", function()
+describe("a backward pass without an initial gradient, on a GPU", function()
   if not cuda.here then
     pending("begins with a 1: " .. cuda.why)
     return
@@ -410,7 +411,7 @@ describe("a pass that is given no gradient, on a GPU", function()
     return w.grad:item()
   end
 
-  it("begins without a launch, but for the first on a stream", function()
+  it("begins without a launch, except for the first on a stream", function()
     local stream = moth.cuda.Stream()
     local function passes()
       local y, z = w:square(), w:square()
@@ -424,7 +425,7 @@ describe("a pass that is given no gradient, on a GPU", function()
     passes()
   end)
 
-  it("begins with 1 in each replay, also where a hook writes to it", function()
+  it("begins with 1 in each replay, also if a hook writes to it", function()
     local step = moth.capture(function(x)
       local v = x:detach():requires_grad_()
       local loss = v:square():sum()
@@ -437,7 +438,7 @@ describe("a pass that is given no gradient, on a GPU", function()
     end
   end)
 
-  it("begins with a tensor of its own: hooks on the last one's are not asked again", function()
+  it("begins with a new tensor: hooks on the last one are not called again", function()
     local asked = 0
     local function pass(hook, create_graph)
       local x = moth.ones(3, { device = "cuda" }):requires_grad_()
@@ -456,7 +457,7 @@ describe("a pass that is given no gradient, on a GPU", function()
     assert.equal(0, asked)
   end)
 
-  it("begins with a 1 that nobody else has, whoever keeps it or writes to it", function()
+  it("begins with a 1 that nothing else references or has written to", function()
     local x, y = w:square(), w:square()
     local one, dy = moth.autograd.grad(x, x), moth.autograd.grad(y, y)
     one:mul_(5)
@@ -477,7 +478,7 @@ describe("a pass that is given no gradient, on a GPU", function()
     assert.same({ moth.float64, 6, 6 }, { wide.grad.dtype, wide.grad:item(), slope() })
   end)
 
-  it("begins with 1 again after a hook wrote through data, which no version counts", function()
+  it("begins with 1 again after a hook wrote through data, which counts no version", function()
     for _, how in ipairs { "sum", "mean" } do
       local function pass(hook)
         local x = moth.ones(4, { device = "cuda" }):requires_grad_()
@@ -495,7 +496,7 @@ describe("a pass that is given no gradient, on a GPU", function()
     end
   end)
 
-  it("leaves nothing behind where memory ends", function()
+  it("frees everything when memory runs out", function()
     local lib = require "moth.binding.lib"
     local collect = lib.collect
     finally(function() lib.collect = collect end)
@@ -511,14 +512,14 @@ describe("a pass that is given no gradient, on a GPU", function()
         return passed
       end)
       lib.collect = collect
-      slope() -- what is kept for the next pass is made again
+      slope() -- the cached root gradient is created again
       assert.equal(held.tensors, intact.counts().tensors, "allocation " .. k)
       if done then return end
     end
     error "no pass succeeded"
   end)
 
-  it("divides nothing for a mean after the first pass", function()
+  it("needs no division for a mean after the first pass", function()
     for _, case in ipairs { { 1, function(v) return v:mean() end },
                             { 2, function(v) return v:mean() + v:mean() end },
                             { 1, function(v) return v:mean() + v:sum() end },
@@ -539,7 +540,7 @@ describe("a pass that is given no gradient, on a GPU", function()
     end
   end)
 
-  it("is recorded with its 1, which later passes leave alone", function()
+  it("is captured with its 1, which later passes do not change", function()
     local step = moth.capture(function(x)
       w.grad = nil
       (w:square() * x):backward()

@@ -1,14 +1,14 @@
--- What Moth asks cuDNN for, asked of cuDNN itself, without a GPU: it makes plans for a card whose
--- properties it is given as text (spec/host/plans.c). What they compute, only a GPU shows.
+-- Moth's requests to cuDNN, checked by cuDNN itself without a GPU: it makes plans for a device
+-- whose properties are given as text (spec/host/plans.c). The results of plans need a GPU.
 
 local ffi = require "ffi"
 local cuda = require "spec.support.cuda"
 local library = require "spec.support.library"
 local process = require "spec.support.process"
 
-local OLDEST = 91100 -- that takes properties as text
+local OLDEST = 91100 -- the first version that reads properties as text
 
---- Name, capability, multiprocessors, bytes of shared memory that a block may ask for.
+--- Name, capability, multiprocessors, maximal shared memory of a block in bytes.
 local CARDS = {
   { "NVIDIA T4", 75, 40, 65536 }, { "NVIDIA A100", 80, 108, 166912 },
   { "NVIDIA H200", 90, 132, 232448 }, { "NVIDIA B200", 100, 148, 232448 },
@@ -41,9 +41,9 @@ local function find()
   end
 end
 
---- Its kernels that are compiled at run time are loaded by the driver. Where there is none, the
--- toolkit's list of its functions serves for one that loads what it is given.
--- @return a folder with libcuda.so.1, or "" where that is installed; nil: neither is there
+--- The driver loads the kernels that cuDNN compiles at run time. Without a driver, the toolkit's
+-- list of driver functions serves to build a substitute that accepts any code. @return a folder
+-- with libcuda.so.1, or "" if it is installed; nil: neither exists
 local function driver()
   if pcall(ffi.load, "libcuda.so.1") then return "" end
   local folder = os.tmpname()
@@ -75,7 +75,7 @@ describe("cuDNN has plans", function()
     if drivers ~= "" then process.shell(("rm -r '%s'"):format(drivers)) end
   end)
 
-  --- Runs code. @return what was said of graphs
+  --- Runs code. @return its lines about graphs
   local function planned(card, code)
     return library.with("MOTH_CUDNN", path, {
       MOTH_EMULATED_NULL = "1", MOTH_EMULATED_MAJOR = tostring(math.floor(card[2] / 10)),
@@ -91,11 +91,11 @@ describe("cuDNN has plans", function()
     ]] .. code)
   end
 
-  --- Each line is three graphs: of the result, and of the gradients of images and filters.
+  --- Each line is three graphs: the result, and the gradients of images and filters.
   local CONVOLUTIONS = [[
     local n = 0
     local function convolve(convolution, x, w, options, format)
-      n = n + 1 -- a batch of its own
+      n = n + 1 -- a batch size for this case
       x[1] = n
       x, w = empty(x, DTYPE, format), empty(w, DTYPE, format)
       local bias = n % 2 == 0 and empty({convolution == F.conv_transpose2d and w:size(2) or
@@ -120,7 +120,7 @@ describe("cuDNN has plans", function()
 
   --- Each line is two graphs without a mask and two with a causal one.
   local ATTENTION = [[
-    moth.backends.cudnn.benchmark = true -- a shape is planned when it is first seen
+    moth.backends.cudnn.benchmark = true -- a shape is planned at its first use
     local function attend(batch, heads, shared, queries, keys, e, v, turned)
       local function some(h, rows, size)
         local x = empty(turned and {batch, rows, h, size} or {batch, h, rows, size}, DTYPE)
@@ -149,14 +149,14 @@ describe("cuDNN has plans", function()
   end
 
   for _, card in ipairs(CARDS) do
-    it("of every convolution that it is asked for on " .. card[1], function()
+    it("for every convolution that Moth requests on " .. card[1], function()
       local all, dtypes = "graphs=54 ran=54 refused=0\nrc=0\n", { "float32", "float16", "float64" }
-      if card[2] >= 80 then dtypes[4] = "bfloat16" end -- older ones have it from Moth's kernels
+      if card[2] >= 80 then dtypes[4] = "bfloat16" end -- Moth's kernels run it for older versions
       for _, dtype in ipairs(dtypes) do assert.equal(all, convolved(card, dtype), dtype) end
       assert.equal(all, convolved(card, "float32", true), "TF32")
     end)
 
-    it("of attention, both ways, on " .. card[1], function()
+    it("for attention, forward and backward, on " .. card[1], function()
       local hopper = card[2] == 90
       local graphs = hopper and 24 or card[2] >= 80 and 8 or 0
       assert.equal(("graphs=%d ran=%d refused=0\nrc=0\n"):format(graphs, graphs),

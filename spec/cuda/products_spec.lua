@@ -1,12 +1,12 @@
--- Matrix products on a GPU: every layout and dtype, sizes beside and beyond those of tiles, sums
--- that several blocks share, batches; and how exact f32 is to be.
+-- Matrix products on a GPU: every layout and dtype, sizes at and beyond tile edges, sums that are
+-- split among blocks, batches; and the precision of f32.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local F = moth.nn.functional
 
--- Largest difference, as a part of the largest element.
+-- The largest difference, relative to the largest element.
 local function difference(there, here)
   local x, y = there:cpu():to(moth.float64), here:to(moth.float64)
   return (x - y):abs():max():item() / math.max(y:abs():max():item(), 1e-300)
@@ -43,7 +43,7 @@ describe("a product on a GPU", function()
 
   -- Small integers: every product and sum is exact, in whatever order.
   for _, dtype in ipairs { "float16", "bfloat16", "float32" } do
-    it("of integers is their plain sum, in " .. dtype .. " on tensor cores", function()
+    it("of integers is exact, in " .. dtype .. " on tensor cores", function()
       moth.manual_seed(4)
       moth.set_float32_matmul_precision("high")
       local function whole(rows, cols, turned)
@@ -62,7 +62,7 @@ describe("a product on a GPU", function()
     end)
   end
 
-  it("in f32 is that of TF32 where the precision asked for allows it, and only there", function()
+  it("in f32 uses TF32 only where the chosen precision allows it", function()
     if moth.cuda.get_device_capability() < 8 then return pending "this GPU has no TF32" end
     moth.manual_seed(5)
     local a, b = moth.randn(96, 64), moth.randn(64, 80)
@@ -74,7 +74,7 @@ describe("a product on a GPU", function()
     assert.is_true(far < 2e-3 and far > 2e-6, tostring(far))
   end)
 
-  it("of half types adds a bias and what was there, batch by batch", function()
+  it("of half types adds a bias and the previous values, batch by batch", function()
     moth.manual_seed(6)
     for _, dtype in ipairs { "float16", "bfloat16" } do
       local function draw(...) return moth.randn(...):to(moth[dtype]) end
@@ -88,7 +88,7 @@ describe("a product on a GPU", function()
     end
   end)
 
-  it("of batches is the CPU's, broadcast or turned", function()
+  it("of batches equals the CPU's, broadcast or transposed", function()
     moth.manual_seed(1)
     for _, pair in ipairs {
       { moth.randn(5, 1, 20, 30), moth.randn(3, 30, 40) },
@@ -100,7 +100,7 @@ describe("a product on a GPU", function()
     end
   end)
 
-  it("has its relu, the same bits as apart", function()
+  it("applies relu with the same bits as a separate relu", function()
     moth.manual_seed(3)
     for _, dtype in ipairs { "float32", "float64", "float16", "bfloat16", "int32", "uint8" } do
       for _, size in ipairs { { 5, 7, 3 }, { 40, 64, 72 }, { 300, 16, 200 }, { 4, 2048, 6 } } do
@@ -122,7 +122,7 @@ describe("a product on a GPU", function()
     assert.same({ true, false }, y:isnan():view(-1):tolist())
   end)
 
-  it("of rows that do not step evenly has its bias", function()
+  it("of rows with irregular strides adds its bias", function()
     moth.manual_seed(2)
     local x, w, b = moth.randn(5, 20, 30):transpose(1, 2), moth.randn(40, 30), moth.randn(40)
     assert.is_true(difference(F.linear(x:cuda(), w:cuda(), b:cuda()), F.linear(x, w, b)) < 2e-6)
@@ -130,7 +130,7 @@ describe("a product on a GPU", function()
 end)
 
 describe("use_deterministic_algorithms", function()
-  it("tells what it was set to, and products are as they were", function()
+  it("returns its setting, and products do not change", function()
     assert.is_false(moth.are_deterministic_algorithms_enabled())
     moth.use_deterministic_algorithms(true)
     assert.is_true(moth.are_deterministic_algorithms_enabled())
@@ -142,13 +142,13 @@ describe("use_deterministic_algorithms", function()
     assert.is_false(moth.are_deterministic_algorithms_enabled())
   end)
 
-  it("refuses what is no boolean", function()
+  it("refuses values that are not booleans", function()
     assert.has_error_like(function() moth.use_deterministic_algorithms(1) end, "mode")
   end)
 end)
 
 describe("set_float32_matmul_precision", function()
-  it("tells what it was set to", function()
+  it("returns its setting", function()
     assert.equal("highest", moth.get_float32_matmul_precision())
     moth.set_float32_matmul_precision("high")
     assert.equal("high", moth.get_float32_matmul_precision())

@@ -1,4 +1,5 @@
--- moth.profiler on a GPU: how long it worked for each op, by its own clock, and where in time.
+-- moth.profiler on a GPU: the GPU time of each op, by the GPU's clock, and its position in the
+-- trace.
 
 local moth = require "moth"
 local bits = require "spec.support.bits"
@@ -35,7 +36,7 @@ describe("a profile of work on a GPU", function()
     return
   end
 
-  it("tells how long each op took there, also in a backward pass", function()
+  it("reports the GPU time of each op, also in a backward pass", function()
     local step = training()
     step()
     local prof = profile(function()
@@ -64,7 +65,7 @@ describe("a profile of work on a GPU", function()
     assert.truthy(sorted:find("\n" .. most.key .. " ", 1, true), sorted)
   end)
 
-  it("counts no time twice where ops are made of others", function()
+  it("counts no time twice for ops that call others", function()
     local x = moth.randn(64, 64, {device = "cuda"})
     local prof = profile(function()
       moth.profiler.record_function("both", function()
@@ -80,7 +81,7 @@ describe("a profile of work on a GPU", function()
     assert.near(all, rows_of(prof).both.device_time_total, 1e-3)
   end)
 
-  it("shows a CUDA graph as one event of each replay", function()
+  it("shows a CUDA graph as one event for each replay", function()
     local function trained(look)
       local step, net = training()
       local captured = moth.cuda.graph(step)
@@ -102,7 +103,7 @@ describe("a profile of work on a GPU", function()
     assert.is_true(rows.graph.self_device_time_total > 0)
   end)
 
-  it("sees the ops of a recording that are too few for a graph", function()
+  it("sees the ops of a captured step that is too short for a graph", function()
     local x = moth.randn(8, {device = "cuda"})
     local step = moth.capture(function(a) return a:exp() end)
     step(x)
@@ -114,7 +115,7 @@ describe("a profile of work on a GPU", function()
     assert.is_true(rows.replay.self_device_time_total > 0) -- inputs are copied
   end)
 
-  it("asks no GPU for the time where only the CPU is wanted", function()
+  it("reads no GPU times if only the CPU is profiled", function()
     local step = training()
     local prof = profile {step, activities = {"cpu"}}
     for _, row in ipairs(prof:key_averages()) do assert.equal(0, row.device_time_total) end
@@ -124,7 +125,7 @@ describe("a profile of work on a GPU", function()
     assert.truthy(tostring(there):find("CUDA total", 1, true))
   end)
 
-  it("waits for none of it before the end, where an emulator puts off what it may", function()
+  it("does not synchronize before the end, where an emulator delays work", function()
     local s = moth.cuda.Stream()
     local x = moth.ones(8, {device = "cuda"})
     moth.cuda.synchronize()
@@ -138,7 +139,7 @@ describe("a profile of work on a GPU", function()
     assert.is_true(rows_of(prof).exp.self_device_time_total > 0)
   end)
 
-  it("reads the times of many ops on its way, as far as they are done", function()
+  it("reads the times of many ops on the way, as far as they are done", function()
     local x = moth.ones(1, {device = "cuda"})
     local prof = profile(function()
       moth.scope(function()
@@ -155,16 +156,16 @@ describe("a profile of work on a GPU", function()
     assert.equal(1200, n)
   end)
 
-  it("tells of late errors when it ends, and has ended", function()
+  it("reports late errors when it ends, and has ended", function()
     local x, at = moth.ones(3, {device = "cuda"}), moth.tensor {4LL}:cuda() - 0
     assert.has_error_like(function()
       profile(function() x:index_select(1, at + 1) end)
-    end, "'index_select', which ran before on the GPU, met position 5 of 3")
+    end, "'index_select', which ran before on the GPU, got position 5 of 3")
     moth.cuda.synchronize()
     assert.is_true(rows_of(profile(function() x:exp() end)).exp.self_device_time_total > 0)
   end)
 
-  it("follows the current stream, and notes bytes there", function()
+  it("follows the current stream, and records bytes there", function()
     local s = moth.cuda.Stream()
     local prof = profile {function()
       moth.cuda.stream(s, function()
@@ -179,7 +180,7 @@ describe("a profile of work on a GPU", function()
     assert.truthy(tostring(prof):find("self CUDA memory", 1, true))
   end)
 
-  it("gives each GPU a lane of its own in the trace", function()
+  it("gives each GPU a row in the trace", function()
     local x = moth.randn(100, {device = "cuda"})
     local prof = profile(function() x:exp():sum() end)
     local trace = chrome.trace_of(prof)
@@ -196,7 +197,7 @@ describe("a profile of work on a GPU", function()
     assert.is_true(there[2].ts >= there[1].ts + there[1].dur - 1)
   end)
 
-  it("ends with an error in it, and measures again after it", function()
+  it("ends if an error occurs in it, and can be started again", function()
     local x = moth.randn(3, {device = "cuda"})
     for _ = 1, 3 do
       assert.has_error_like(function()

@@ -1,6 +1,6 @@
--- Kernels by what nvcc makes of them, PTX, run on the CPU (.ci/ptx): each instruction gives what
--- NVIDIA's "Parallel Thread Execution ISA" says, and one that is not known is refused by its name.
--- The text here is of the specs' own, so that no toolkit is wanted.
+-- Kernels as PTX, the output of nvcc, run on the CPU (.ci/ptx): each instruction computes what
+-- NVIDIA's "Parallel Thread Execution ISA" says, and an unknown one raises an error with its name.
+-- The PTX is written here, so that no toolkit is needed.
 
 local ffi = require "ffi"
 local process = require "spec.support.process"
@@ -10,8 +10,8 @@ local why = jit.os ~= "Linux" and "objects are Linux's"
   or not process.shell "command -v luajit cc":find "rc=0" and "they want luajit and a C compiler"
 if why then return pending("PTX runs on the CPU: " .. why) end
 
--- A kernel reads four words (%r1 to %r4, also as %f1 to %f4, and two at a time as %rd3 and %rd4),
--- and writes what `body` leaves in %r5 to %r8.
+-- A kernel reads four words (%r1 to %r4, also as %f1 to %f4, and in pairs as %rd3 and %rd4), and
+-- writes the values that `body` computes in %r5 to %r8.
 local KERNEL = [[
 .visible .entry %s(.param .u64 .ptr .align 1 to, .param .u64 .ptr .global .align 16 from)
 {
@@ -203,7 +203,7 @@ describe("PTX on the CPU:", function()
     end)
   end
 
-  it("an instruction that is not known is refused by its name", function()
+  it("an unknown instruction is refused by its name", function()
     local at, said = object(KERNEL:format("odd", "frobnicate.rn.f32 %f1, %f2;"))
     os.remove(at)
     assert.matches("frobnicate", said)

@@ -1,6 +1,6 @@
--- What looks on while kernels run on the GPU emulator (cuda/emulator/watch.cpp,
--- `./moth test --racecheck`) must see each planted mistake of spec/host/watched.cpp, name the line,
--- and keep quiet where threads wait for each other as they should.
+-- The race checker of the GPU emulator (cuda/emulator/watch.cpp, `./moth test --racecheck`) must
+-- report each deliberate mistake in spec/host/watched.cpp with its line, and must report nothing
+-- where threads synchronize correctly.
 
 local process = require "spec.support.process"
 local root = require("moth.error").root
@@ -17,7 +17,7 @@ local BUILD = [[
   c++ -o %s %s.*o -lpthread -ldl -Wl,--wrap=memcpy,--wrap=memset,--wrap=memmove
   rm -f %s.*o]]
 
-describe("what looks on at kernels", function()
+describe("the race checker", function()
   if not process.shell("echo | c++ -x c++ -fsanitize=thread --param=tsan-distinguish-volatile=1"
     .. " -c -o /dev/null -"):find "rc=0" then
     pending("sees races: there is no C++ compiler whose code can be looked at")
@@ -38,7 +38,7 @@ describe("what looks on at kernels", function()
   end
 
   local function sees(name, what)
-    it("sees " .. name, function()
+    it("reports " .. name, function()
       local text = run(name)
       assert.truthy(text:find("watched CUDA: " .. what, 1, true), text)
       assert.truthy(text:find "rc=66\n$", text)

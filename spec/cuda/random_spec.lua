@@ -1,5 +1,5 @@
--- Random numbers on a GPU are those of the CPU, bit for bit, for the same generator, which stays on
--- the CPU and moves on as far.
+-- Random numbers on a GPU are those of the CPU, bit for bit, for the same generator, which is on
+-- the CPU and advances by as much.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -10,7 +10,7 @@ local FLOATS = {"float16", "bfloat16", "float32", "float64"}
 local ALL = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32",
              "float64"}
 
--- By name: a function of a device, a generator and a dtype, and the dtypes it is asked for.
+-- By name: a function of a device, a generator and a dtype, and the dtypes to test.
 local DRAWN = {
   {"rand", FLOATS, function(d, g, t)
     return moth.rand(3, 333, {generator = g, dtype = t, device = d})
@@ -103,7 +103,7 @@ describe("a GPU draws what the CPU draws:", function()
     end)
   end
 
-  it("nothing, of no elements", function()
+  it("nothing, for no elements", function()
     assert.same({0, 3}, moth.randn(0, 3, {device = "cuda"}).shape)
     assert.same({0}, F.dropout(moth.ones(0, {device = "cuda"})).shape)
   end)
@@ -115,7 +115,7 @@ describe("on a GPU", function()
     return
   end
 
-  it("dropout has the mask in its gradient, and keeps nothing of what was dropped", function()
+  it("dropout uses its mask in the gradient, and saves no dropped values", function()
     local x = moth.full({999}, 1 / 0, {device = "cuda"}):requires_grad_()
     local y = F.dropout(x, {p = 0.25})
     y:backward(moth.full({999}, 3, {device = "cuda"}))
@@ -124,13 +124,13 @@ describe("on a GPU", function()
     assert.is_true(x.grad:cpu():masked_select(kept):equal(moth.full({kept:sum():item()}, 4)))
   end)
 
-  it("weights that are too few are told of", function()
+  it("too few nonzero weights are reported", function()
     assert.has_error_like(function()
       return moth.tensor({0, 1, 0}, {device = "cuda"}):multinomial(2):tolist()
     end, "outside of its domain")
   end)
 
-  it("chances that are none are told of", function()
+  it("invalid probabilities are reported", function()
     assert.has_error_like(function()
       return moth.tensor({0.5, 1.5}, {device = "cuda"}):bernoulli():tolist()
     end, "outside of its domain")

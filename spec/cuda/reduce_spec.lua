@@ -1,10 +1,10 @@
--- Reductions on a GPU where the work is cut into parts: rows and columns long enough for several
--- blocks, dims in any order, and elements that lie apart. golden_spec's samples are small.
+-- Reductions on a GPU where the work is split: rows and columns long enough for several blocks,
+-- dims in any order, and strided elements. The samples of golden_spec are small.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
--- Shapes and dims whose work is cut in each way that there is.
+-- Shapes and dims that cover each way to split the work.
 local CUTS = {
   {"a row for many blocks", {40000}, {1}},
   {"a few long rows", {3, 9001}, {2}},
@@ -47,7 +47,7 @@ describe("a reduction on a GPU", function()
     return
   end
 
-  it("sums however the work is cut", function()
+  it("sums with every split of the work", function()
     each_cut(function(x, dims, name)
       alike(x:sum(dims), x:cuda():sum(dims), 1e-4, name)
       alike(x:mean(dims), x:cuda():mean(dims), 1e-5, name)
@@ -57,7 +57,7 @@ describe("a reduction on a GPU", function()
     end)
   end)
 
-  it("takes several elements at once where they lie so, from wherever they begin", function()
+  it("reads vectors of contiguous elements, at any alignment", function()
     for _, dtype in ipairs { moth.float32, moth.float16, moth.float64, moth.uint8 } do
       local all = (moth.rand(6 * 5 * 48 + 3) * 100):floor():to(dtype)
       for offset = 1, 3 do
@@ -74,7 +74,7 @@ describe("a reduction on a GPU", function()
     end
   end)
 
-  it("sums of f32 are off by no more than twice what the CPU's are", function()
+  it("has sums of f32 with at most twice the CPU's error", function()
     local function off(y, wanted) return ((y:cpu():double() - wanted) ^ 2):mean():sqrt():item() end
     for _, size in ipairs { {2, 150000}, {150, 2000}, {9000, 30} } do
       local x, dim = moth.rand(size), size[2] == 30 and 1 or 2
@@ -85,12 +85,12 @@ describe("a reduction on a GPU", function()
     end
   end)
 
-  it("gives the same bits each time", function()
+  it("returns the same bits each time", function()
     local x = moth.randn(50000):cuda()
     assert.is_true(x:sum():cpu():equal(x:sum():cpu()))
   end)
 
-  it("finds norms of every order, NaN among them", function()
+  it("computes norms of every order, also with NaN", function()
     local most = { float64 = 1e-5, float32 = 1e-5, float16 = 4e-3, bfloat16 = 2e-2 }
     for name, tolerance in pairs(most) do
       local dtype = moth[name]
@@ -112,7 +112,7 @@ describe("a reduction on a GPU", function()
     end
   end)
 
-  it("finds spreads, norms and sums of exponentials", function()
+  it("computes variances, norms and sums of exponentials", function()
     each_cut(function(x, dims, name)
       alike(x:var(dims), x:cuda():var(dims), 1e-5, name)
       alike(x:norm(2, dims), x:cuda():norm(2, dims), 1e-5, name)
@@ -132,7 +132,7 @@ describe("many gradients on a GPU", function()
   local function parameters(device)
     local list = {}
     moth.manual_seed(1)
-    for i = 1, 70 do -- more than go into one launch, some larger than a block's piece
+    for i = 1, 70 do -- more than fit one launch, some larger than a block's piece
       local p = moth.zeros(i % 30 == 0 and 20000 or i, { device = device })
       p.requires_grad = true
       p.grad = moth.randn(p:size()):to(device)
@@ -151,14 +151,14 @@ describe("many gradients on a GPU", function()
     end
   end)
 
-  it("are clipped wherever they begin, in every dtype", function()
+  it("are clipped at any alignment, in every dtype", function()
     for _, dtype in ipairs { moth.float64, moth.float32, moth.float16, moth.bfloat16 } do
       local sizes, all = { 1, 5, 33, 1000, 16384, 16391 }, moth.randn(40000):to(dtype)
       for _, order in ipairs { 2, 1, 0, 2.5, math.huge, -math.huge } do
         local grads, norms = {}, {}
         for _, device in ipairs { "cpu", "cuda" } do
           local list, flat, at = {}, all:to(device):clone(), 1
-          for i, n in ipairs(sizes) do -- a number lies between neighbours
+          for i, n in ipairs(sizes) do -- the difference of neighbouring numbers
             list[i] = moth.zeros(n, { device = device, dtype = dtype }):requires_grad_()
             list[i].grad = flat:narrow(1, at + 1, n)
             at = at + n + 1
@@ -173,7 +173,7 @@ describe("many gradients on a GPU", function()
     end
   end)
 
-  it("are scaled twice if they are listed twice, or meet, as on the CPU", function()
+  it("are scaled twice if they are listed twice or overlap, as on the CPU", function()
     local function clipped(device)
       local base = moth.arange(24):float():view(4, 6):to(device)
       local lists = {
@@ -197,7 +197,7 @@ describe("many gradients on a GPU", function()
     for i, y in pairs(wanted) do alike(y, got[i], 1e-5, "result " .. i) end
   end)
 
-  it("are refused if they are not finite and that is asked for", function()
+  it("are refused if they are not finite and error_if_nonfinite is set", function()
     local list = parameters "cuda"
     list[3].grad:fill_(0 / 0)
     assert.has_error_like(function()

@@ -1,5 +1,5 @@
--- Softmax, norms and losses on a GPU, where rows are long or many enough for every way in which
--- the work is cut: against the CPU, values and gradients. golden_spec's samples are small.
+-- Softmax, norms and losses on a GPU, with rows long enough and many enough for every way to split
+-- the work: values and gradients compared with the CPU. The samples of golden_spec are small.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -17,7 +17,7 @@ end
 local TOLERANCE = {float64 = 1e-12, float32 = 2e-6, bfloat16 = 1e-2}
 local SINGLE = {float32 = 2e-6}
 
---- Runs fn(inputs ...) on both, and backward of random gradients.
+--- Runs fn(inputs ...) on both devices, and backward of random gradients.
 local function compare(name, shapes, fn, tolerances)
   for dtype, tolerance in pairs(tolerances or TOLERANCE) do
     local here, there = {}, {}
@@ -72,7 +72,7 @@ describe("on a GPU", function()
     end)
   end
 
-  it("sums with factors are as on the CPU, of any length and dtype", function()
+  it("sums with factors equal the CPU's, for any length and dtype", function()
     local recur = require("moth.binding.bind").ops.recur
     for dtype, tolerance in pairs {float64 = 1e-12, float32 = 1e-5, float16 = 4e-3,
                                    bfloat16 = 3e-2} do
@@ -87,8 +87,8 @@ describe("on a GPU", function()
     end
   end)
 
-  it("rows that begin anywhere are as on the CPU", function()
-    -- Results begin at a multiple of 16 bytes: an input that does not is out of step with them.
+  it("unaligned rows have the CPU's results", function()
+    -- Results are aligned to 16 bytes: an unaligned input has another alignment than they.
     local most = {float64 = 1e-12, float32 = 2e-6, bfloat16 = 2e-2, float16 = 2e-3}
     for dtype, tolerance in pairs(most) do
       for _, n in ipairs {67, 130, 131, 1023, 2051, 4099} do
@@ -111,7 +111,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("short rows, which share a warp, are as on the CPU", function()
+  it("short rows, which share a warp, have the CPU's results", function()
     local halves = {float32 = 2e-6, bfloat16 = 2e-2}
     for _, n in ipairs {1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 24, 31, 32, 33, 40, 63, 64, 96, 128} do
       compare("softmax of " .. n, {{37, n}}, function(_, x) return F.softmax(x, 2) end, halves)
@@ -126,7 +126,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("norms of rows are as on the CPU", function()
+  it("norms of rows equal the CPU's", function()
     for _, n in ipairs {30, 1000, 3000, 5001} do
       compare("layer_norm of " .. n, {{5, n}, {n}, {n}}, function(_, x, w, b)
         return F.layer_norm(x, {n}, w, b)
@@ -143,15 +143,16 @@ describe("on a GPU", function()
     end)
   end)
 
-  it("norms of rows that are far from 0 are no worse for it", function()
+  it("norms of rows that are far from 0 are as accurate", function()
     for _, dtype in ipairs {"float32", "float64"} do
       for _, n in ipairs {40, 1000, 1501, 6000} do
         local x = (moth.randn(9, n) + 1e4):to(moth[dtype])
-        x[2] = 1e10 / 3 -- the same everywhere: nothing is left
+        x[2] = 1e10 / 3 -- all elements are equal: the variance is 0
         local wanted = F.layer_norm(x:double(), {n})
         wanted[2] = 0
         local got = F.layer_norm(x:cuda(), {n}):cpu():double()
-        -- What f32 has no place for is in the mean, which moves all of a row.
+        -- The mean contains the digits that f32 cannot hold; an error of the mean shifts the whole
+        -- row.
         local off = dtype == "float64" and 1e-9 or 1e-3
         assert.is_true(moth.allclose(got, wanted, {rtol = 0, atol = off}))
         local one = got:var(2, {unbiased = false})
@@ -183,7 +184,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("weights of norms have the CPU's gradients, of many rows and of groups of any size", function()
+  it("weights of norms have the CPU's gradients, for many rows, in groups of any size", function()
     compare("layer_norm of many rows", {{9000, 12}, {12}, {12}}, function(_, x, w, b)
       return F.layer_norm(x, {12}, w, b)
     end, {float32 = 1e-5})
@@ -214,7 +215,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("norms of channels are as on the CPU, and so are running statistics", function()
+  it("norms of channels equal the CPU's, and so do running statistics", function()
     for _, shape in ipairs {{9, 5}, {700, 40}, {40, 3, 19, 8}, {3, 70, 5, 5}} do
       local c = shape[2]
       local mean, var = {}, {}
@@ -232,7 +233,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("norms of channels of nothing are as on the CPU, without channels too", function()
+  it("norms of empty channels equal the CPU's, also without channels", function()
     for _, shape in ipairs {{2, 0}, {2, 0, 3}, {2, 3, 0}, {0, 3, 2}} do
       local c, left = shape[2], {}
       for _, device in ipairs {"cpu", "cuda"} do
@@ -247,7 +248,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("gradients of losses of many scores are the CPU's in every dtype", function()
+  it("gradients of losses of many scores equal the CPU's in every dtype", function()
     for _, dtype in ipairs {moth.float16, moth.bfloat16, moth.float32, moth.float64} do
       for _, shape in ipairs {{25, 1500}, {2, 3, 40, 150}} do
         local t = moth.randint(1, shape[2] + 1, {shape[1], shape[3], shape[4]})
@@ -266,7 +267,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("losses of classes are as on the CPU, of few and of many cases", function()
+  it("losses of classes equal the CPU's, for few and for many cases", function()
     for _, shape in ipairs {{7, 5}, {4, 1500}, {25, 1500}, {2100, 3}, {2, 3, 5, 4},
       {2, 3, 40, 37}} do
       for _, reduction in ipairs {"mean", "sum", "none"} do
@@ -285,7 +286,7 @@ describe("on a GPU", function()
     end
   end)
 
-  it("losses of numbers are as on the CPU, of few and of many", function()
+  it("losses of numbers equal the CPU's, for few and for many", function()
     for _, n in ipairs {5, 20000} do
       for _, reduction in ipairs {"mean", "sum", "none"} do
         for _, op in ipairs {"mse_loss", "l1_loss", "binary_cross_entropy_with_logits"} do
@@ -297,11 +298,11 @@ describe("on a GPU", function()
     end
   end)
 
-  it("a target that is no class is told of late, and the next call goes on", function()
+  it("an invalid target class is reported late, and the next call works", function()
     local x = moth.zeros(3, 4, {device = "cuda"})
     assert.has_error_like(function()
       return F.cross_entropy(x, moth.tensor({1LL, 9LL, 2LL}, {device = "cuda"})):item()
-    end, "met class 9 of 4")
+    end, "got class 9 of 4")
     assert.equal("E_INDEX", moth.errcode())
     assert.same({0, 0, 0, 0}, x[1]:tolist())
   end)

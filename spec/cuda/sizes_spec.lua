@@ -1,6 +1,5 @@
--- Kernels of a GPU that only large tensors reach, in each dtype: sums that several blocks share,
--- rows that a block goes along, lists that are sorted by their digits. The examples of ops and the
--- golden samples are small.
+-- Kernels of a GPU that only large tensors use, in each dtype: sums that are split among blocks,
+-- long rows, lists that are radix-sorted. The examples of ops and the golden samples are small.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -10,7 +9,7 @@ local ops = require("moth.binding.bind").ops
 
 local FLOATS = { "float16", "bfloat16", "float32", "float64" }
 local ALL = { "uint8", "int8", "int16", "int32", "int64", unpack(FLOATS) }
--- How far results may lie apart, as a part of the largest.
+-- The tolerance, relative to the largest element.
 local MOST = { float16 = 0.02, bfloat16 = 0.1, float32 = 2e-4, float64 = 1e-9 }
 
 local function draw(dtype, ...)
@@ -26,7 +25,7 @@ local function alike(want, got, name, dtype)
   assert(off <= limit, ("%s in %s: %g off, %g allowed"):format(name, dtype, off, limit))
 end
 
--- The claim that f(...) gives on a GPU what it gives on the CPU, with the gradients of floats.
+-- The claim that f(...) returns the same on a GPU and on the CPU, with gradients for floats.
 local function agrees(name, dtype, f, ...)
   local given = { ... }
   local function ran(device)
@@ -58,7 +57,7 @@ describe("a large tensor on a GPU", function()
   if not cuda.here then return pending("is computed as on the CPU: " .. cuda.why) end
   before_each(function() moth.manual_seed(1) end)
 
-  it("is folded by several blocks", function()
+  it("is reduced by several blocks", function()
     for _, dtype in ipairs(ALL) do
       for _, shape in ipairs { { 16500 }, { 700, 9 } } do
         local x = draw(dtype, shape)
@@ -90,7 +89,7 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("is put in order", function()
+  it("is sorted", function()
     for _, dtype in ipairs(ALL) do
       local x = draw(dtype, 2, 3000)
       agrees("sort", dtype, function(y) return y:sort(2, true, { stable = true }) end, x)
@@ -127,7 +126,7 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("gives its loss", function()
+  it("has its loss computed", function()
     for _, dtype in ipairs(FLOATS) do
       for _, n in ipairs { 16640, 5001 } do
         local x, y = draw(dtype, n), draw(dtype, n)
@@ -151,7 +150,7 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("is added to by a long list", function()
+  it("is added to at a long list of positions", function()
     for _, dtype in ipairs(ALL) do
       local x, y, at = draw(dtype, 6, 3), draw(dtype, 3000, 3), positions(3000, 5)
       agrees("index_add", dtype, function(a, b, i) return a:index_add(1, i, b) end, x, y, at)
@@ -161,14 +160,14 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("of bool has what is added to it", function()
+  it("of bool is added to", function()
     local x, y = draw("int32", 6, 3):gt(5), draw("int32", 3000, 3):gt(12)
     for _, at in ipairs { positions(3000, 5), positions(3000, 2) } do
       agrees("index_add", "bool", function(a, b, i) return a:index_add(1, i, b) end, x, y, at)
     end
   end)
 
-  it("is multiplied, however both sides lie", function()
+  it("is multiplied, in any layout of both sides", function()
     for _, dtype in ipairs(FLOATS) do
       for _, n in ipairs { 40, 264 } do
         for way = 0, 3 do
@@ -209,7 +208,7 @@ describe("a large tensor on a GPU", function()
         agrees("conv2d", dtype, function(x, w) return F.conv2d(x, w) end, draw(dtype, 1, c, 12, 13),
           draw(dtype, c, c, 2, 2) / 20)
       end
-      if dtype ~= "float64" then -- its filters are so many tiles that these are the widest
+      if dtype ~= "float64" then -- so many filters that their tiles are the widest
         agrees("wide conv2d", dtype, function(x, w) return F.conv2d(x, w) end,
           draw(dtype, 1, 1878, 3, 3), draw(dtype, 130, 1878, 3, 3) / 50)
       end
@@ -221,7 +220,7 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("is pooled, padded and unfolded, however it lies", function()
+  it("is pooled, padded and unfolded, in any layout", function()
     local function cl(x) return x:contiguous { memory_format = moth.channels_last } end
     local function turned(x) return x:transpose(2, 4):contiguous():transpose(2, 4) end
     for _, dtype in ipairs(ALL) do
@@ -260,7 +259,7 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("is unfolded, and dropped channel by channel", function()
+  it("is unfolded, and dropped out channel by channel", function()
     for _, dtype in ipairs(FLOATS) do
       agrees("unfold", dtype, function(x) return F.unfold(x, 3) end, draw(dtype, 2, 3, 6, 7))
       for _, drop in ipairs { "dropout", "dropout2d" } do
@@ -273,7 +272,7 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("is sampled by a grid in each mode, with the gradient of its gradient", function()
+  it("is sampled by a grid in each mode, with second derivatives", function()
     for _, dtype in ipairs(FLOATS) do
       for _, shape in ipairs { { 2, 3, 5, 6 }, { 2, 3, 4, 5, 6 } } do
         local sides = #shape - 2
@@ -295,7 +294,7 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("of a half type has the functions of two numbers that take f32's time", function()
+  it("of a half type has the functions of two numbers that are computed in f32", function()
     for _, dtype in ipairs { "float16", "bfloat16" } do
       local x, y = draw(dtype, 64):abs():add(1.5), draw(dtype, 64):abs():add(1)
       for _, f in ipairs { moth.igamma, moth.igammac, moth.special.zeta } do
@@ -331,7 +330,7 @@ describe("a large tensor on a GPU", function()
     alike(lstm.weight_hh_l0.grad, copy.weight_hh_l0.grad, "LSTM's weight", "float32")
   end)
 
-  it("is attended to by blocks of 128 queries", function()
+  it("attends by blocks of 128 queries", function()
     for _, dtype in ipairs { "float16", "bfloat16" } do
       for _, head in ipairs { 32, 64, 96, 128 } do
         agrees("attention", dtype, F.scaled_dot_product_attention, draw(dtype, 4, 130, head),
@@ -340,14 +339,14 @@ describe("a large tensor on a GPU", function()
     end
     for _, dtype in ipairs(FLOATS) do
       for _, head in ipairs { 20, 180 } do
-        agrees("attention", dtype, function(q, k, v) -- by such a scale without tensor cores
+        agrees("attention", dtype, function(q, k, v) -- this scale excludes tensor cores
           return F.scaled_dot_product_attention(q, k, v, { scale = 1e-30 })
         end, draw(dtype, 2, 70, head), draw(dtype, 2, 70, head), draw(dtype, 2, 70, head))
       end
     end
   end)
 
-  it("is made there in each dtype, random ones with the CPU's bits", function()
+  it("is created there in each dtype, random ones with the CPU's bits", function()
     for _, dtype in ipairs(ALL) do
       local function made(name, f)
         agrees(name, dtype, function(x) return f { dtype = x.dtype, device = x.device } end,
@@ -375,11 +374,11 @@ describe("a large tensor on a GPU", function()
     end
   end)
 
-  it("is divided where no divisor is 0, and refused where one is", function()
+  it("is divided if no divisor is 0, and refused otherwise", function()
     for _, dtype in ipairs { "uint8", "int8", "int16", "int32", "int64" } do
       local x, y = draw(dtype, 3000), draw(dtype, 3000):abs():add(1):clamp(1, 9)
       agrees("remainder", dtype, function(a, b) return a:remainder(b) end, x, y)
-      local function pairwise(name, f) -- of inputs that lie apart
+      local function pairwise(name, f) -- of strided inputs
         agrees(name, dtype, function(a, b) return f(a:view(2, -1):t(), b:view(2, -1):t()) end, x, y)
       end
       pairwise("floor", function(a, b) return a:div(b, { rounding_mode = "floor" }) end)

@@ -1,5 +1,5 @@
--- Order on a GPU beside the CPU's: short rows and long ones, equals, NaN, every dtype. The samples
--- of golden_spec are short.
+-- Sorting on a GPU and on the CPU: short and long rows, equal elements, NaN, every dtype. The
+-- samples of golden_spec are short.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -14,13 +14,13 @@ local function same(wanted, got, name)
   assert(got:cpu():equal(wanted), name .. " is not the CPU's")
 end
 
-describe("order on a GPU", function()
+describe("sorting on a GPU", function()
   if not cuda.here then
     pending("is the CPU's: " .. cuda.why)
     return
   end
 
-  it("is the CPU's in every dtype, equals as they came", function()
+  it("equals the CPU's in every dtype, and is stable", function()
     for _, dtype in ipairs(DTYPES) do
       local long = dtype == "int16" or dtype == "float32" -- sorted by another kernel
       for _, size in ipairs { {5}, {3, 70}, long and {2, 2100} or {1} } do
@@ -35,7 +35,7 @@ describe("order on a GPU", function()
     end
   end)
 
-  it("runs along any dimension", function()
+  it("works along any dimension", function()
     local x = rows("float32", 30, 4, 3)
     for d = 1, 3 do
       local v, at = x:topk(2, d)
@@ -49,11 +49,12 @@ describe("order on a GPU", function()
     end
   end)
 
-  -- Of rows beyond 2048 elements the first are selected, not sorted, unless they are many.
-  it("has the first of long rows, whichever of equals come first", function()
+  -- In rows of more than 2048 elements the first k are selected, not sorted, unless there are many
+  -- rows.
+  it("finds the first of long rows, by position among equal elements", function()
     for _, dtype in ipairs { "uint8", "int64", "float16", "float32", "float64" } do
       local x = moth.randint(0, 200, { 2, 2500 }):to(moth[dtype])
-      x[{ 2, { 1, 2400 } }] = 7 -- more of them than are wanted
+      x[{ 2, { 1, 2400 } }] = 7 -- more of them than are requested
       local there = x:cuda()
       for _, k in ipairs { 1, 10, 700, 1500 } do
         for _, largest in ipairs { true, false } do
@@ -66,7 +67,7 @@ describe("order on a GPU", function()
     end
   end)
 
-  it("has those of long rows along any dimension, NaN behind all", function()
+  it("finds the first of long rows along any dimension, NaN last", function()
     local x = moth.randn(3, 2300, 2)
     x[{ 2, 17, 1 }] = 0 / 0
     x[{ 2, 9, 1 }] = 0 / 0
@@ -87,7 +88,7 @@ describe("order on a GPU", function()
     end
   end)
 
-  it("finds the first of equal extremes, however the work is cut", function()
+  it("finds the first of equal extremes, with every split of the work", function()
     for _, size in ipairs { {9000}, {4, 1100}, {300, 6}, {3, 70, 40} } do
       local x = rows("int16", size)
       same(x:argmax(), x:cuda():argmax(), "argmax")
@@ -100,7 +101,7 @@ describe("order on a GPU", function()
     end
   end)
 
-  it("puts NaN behind all, and gives it for a median", function()
+  it("puts NaN last, and makes it the median", function()
     local x = moth.tensor { 3, 0 / 0, -1, 0 / 0, 2 }
     local _, at = x:cuda():sort()
     assert.same({ 3, 5, 1, 2, 4 }, at:tolist())
@@ -110,7 +111,7 @@ describe("order on a GPU", function()
     assert.equal(2, x:cuda():kthvalue(2):item())
   end)
 
-  it("tells what is different, and how often, as the CPU does", function()
+  it("finds unique elements and their counts, as the CPU does", function()
     local nan = 0 / 0
     local all = { return_inverse = true, return_counts = true }
     for _, x in ipairs {
@@ -132,7 +133,7 @@ describe("order on a GPU", function()
     same(moth.unique(pairs_of, { dim = 1 }), moth.unique(pairs_of:cuda(), { dim = 1 }), "rows")
   end)
 
-  it("finds values and counts them", function()
+  it("searches values and counts them", function()
     local x, test = rows("int16", 2000), rows("int16", 2100)
     same(moth.isin(x, test), moth.isin(x:cuda(), test:cuda()), "isin")
     local sorted, wanted = moth.randn(500):sort(), moth.randn(40)
@@ -152,7 +153,7 @@ describe("order on a GPU", function()
     same(f:histc(20), f:cuda():histc(20), "histc")
   end)
 
-  it("counts few classes block by block, and many all at once", function()
+  it("counts few bins in each block, and many in global memory", function()
     local long = moth.randn(20000)
     for _, bins in ipairs { 1, 2, 4096, 4097 } do
       for _, dtype in ipairs { "float32", "float64", "bfloat16", "int32" } do

@@ -1,5 +1,5 @@
--- Streams and events of a GPU, as a script uses them: which work waits for which, that memory is
--- safe without being told, late errors, and what becomes of streams that nobody has any more.
+-- Streams and events of a GPU, as a script uses them: which work waits for which, memory that is
+-- safe without calls by the user, late errors, and the reuse of released streams.
 
 local moth = require "moth"
 local child = require "spec.support.child"
@@ -21,7 +21,7 @@ describe("a stream", function()
     return
   end
 
-  it("is current inside moth.cuda.stream, and the one from before comes back", function()
+  it("is current inside moth.cuda.stream, and the previous one is restored", function()
     local s, t = moth.cuda.Stream(), moth.cuda.Stream { priority = -1 }
     local first = moth.cuda.default_stream()
     assert.equal(first, moth.cuda.current_stream())
@@ -40,7 +40,7 @@ describe("a stream", function()
     assert.equal("cuda:0", tostring(s.device))
   end)
 
-  it("refuses what is none", function()
+  it("refuses other values", function()
     assert.has_error_like(function() moth.cuda.stream(1, print) end, "a Stream is needed, got 1")
     assert.has_error_like(function() moth.cuda.stream(moth.cuda.Stream()) end,
       "a function is needed")
@@ -51,7 +51,7 @@ describe("a stream", function()
       "an Event is needed, got 2")
   end)
 
-  it("is not left out where it cannot be used", function()
+  it("raises where it cannot be used", function()
     local s, x, ran = moth.cuda.Stream(), moth.ones(2, { device = "cuda" })
     local step = moth.capture(function(a)
       return moth.cuda.stream(s, function()
@@ -65,7 +65,7 @@ describe("a stream", function()
     assert.is_true(moth.is_grad_enabled())
   end)
 
-  it("runs after what it was told to wait for", function()
+  it("runs after the stream that it waits for", function()
     local s, x = moth.cuda.Stream(), moth.randn(1000)
     local here = moth.cuda.current_stream()
     local there = x:cuda()
@@ -84,7 +84,7 @@ describe("a stream", function()
     assert.is_true(moth.allclose((w + 1):cpu(), x + 2, { atol = 1e-4 }))
   end)
 
-  it("runs after what the one that it waits for was told to wait for", function()
+  it("runs after the stream that the one it waits for waits for", function()
     local a, b, c = moth.cuda.Stream(), moth.cuda.Stream(), moth.cuda.Stream()
     local x = moth.randn(1000)
     local there = x:cuda()
@@ -102,8 +102,8 @@ describe("a stream", function()
     end
   end)
 
-  it("does not run before it is waited for, where an emulator puts off what it may", function()
-    if not emulated or os.getenv "MOTH_EMULATED_REPORTS" then return end -- which would tell of it
+  it("does not run before it is waited for, where an emulator delays work", function()
+    if not emulated or os.getenv "MOTH_EMULATED_REPORTS" then return end -- which would show it
     local s = moth.cuda.Stream()
     local x = moth.ones(8, { device = "cuda" })
     moth.cuda.synchronize()
@@ -114,20 +114,20 @@ describe("a stream", function()
     assert.is_true(y:cpu():equal(moth.full({ 8 }, 2)))
   end)
 
-  it("tells of its late errors when it is waited for, by the op's name", function()
+  it("raises its late errors when it is synchronized, with the op's name", function()
     local s = moth.cuda.Stream()
     local x, at = moth.ones(3, { device = "cuda" }), moth.tensor({ 4LL }):cuda() - 0
     s:wait_stream(moth.cuda.current_stream())
     assert.has_error_like(function()
       moth.cuda.stream(s, function() return x:index_select(1, at + 1) end)
       s:synchronize()
-    end, "'index_select', which ran before on the GPU, met position 5 of 3")
+    end, "'index_select', which ran before on the GPU, got position 5 of 3")
     assert.equal("E_INDEX", moth.errcode())
     s:synchronize()
     moth.cuda.synchronize()
   end)
 
-  it("is used again once nobody has it", function()
+  it("is reused once it is released", function()
     local numbers = {}
     for _ = 1, 40 do
       numbers[moth.cuda.Stream().number] = true
@@ -177,7 +177,7 @@ describe("a stream", function()
     assert.is_true(one:equal(two))
   end)
 
-  it("is waited for when the state ends", function()
+  it("is synchronized when the state ends", function()
     local pipe = io.popen(process.program .. [[ -e '
       local moth = require "moth"
       local s = moth.cuda.Stream()
@@ -195,8 +195,8 @@ describe("two GPUs", function()
     return
   end
 
-  -- A kernel is asked for on the device that is current, and reaches its own device's memory alone.
-  it("do the same work, one in turn with the other", function()
+  -- A kernel is launched on the current device, and accesses only that device's memory.
+  it("do the same work in alternation", function()
     local pipe = io.popen("MOTH_EMULATED_DEVICES=2 " .. process.program .. [[ -e '
       local moth = require "moth"
       local nn, F = moth.nn, moth.nn.functional
@@ -211,7 +211,7 @@ describe("two GPUs", function()
         return moth.capture(function()
           opt:zero_grad()
           local loss = F.cross_entropy(net(x), y) + moth.fft.rfft(x):abs():mean()
-          loss = loss + wide:matmul(wide):float():mean() -- in more than 48 KiB of shared memory
+          loss = loss + wide:matmul(wide):float():mean() -- with more than 48 KiB of shared memory
           loss:backward()
           opt:step()
           return loss
@@ -263,7 +263,8 @@ describe("memory of several streams", function()
     return
   end
 
-  -- x, made on one stream and read on another, goes; what then takes its place is written first.
+  -- x, made on one stream and read on another, is freed; its memory is then written for another
+  -- tensor.
   local function claim(made_on, read_on)
     local x = moth.cuda.stream(made_on, function() return moth.ones(5000, { device = "cuda" }) end)
     read_on:wait_stream(made_on)
@@ -278,7 +279,7 @@ describe("memory of several streams", function()
     moth.cuda.stream(read_on, function() assert.is_true(y:cpu():equal(moth.full({ 5000 }, 2))) end)
   end
 
-  it("is not given away while another stream reads it", function()
+  it("is not reused while another stream reads it", function()
     local s, t = moth.cuda.Stream(), moth.cuda.Stream()
     for _ = 1, 3 do
       claim(moth.cuda.default_stream(), s)
@@ -288,7 +289,7 @@ describe("memory of several streams", function()
     end
   end)
 
-  it("goes back to the driver from all of them", function()
+  it("is returned to the driver from all of them", function()
     local s = moth.cuda.Stream()
     moth.cuda.stream(s, function() return moth.ones(1000, { device = "cuda" }):free() end)
     moth.collect()
@@ -313,7 +314,7 @@ describe("an event", function()
     assert.is_true(e:query())
   end)
 
-  it("tells the time to another, if both were asked to", function()
+  it("measures the time to another, if both record times", function()
     local a, b = moth.cuda.Event { enable_timing = true }, moth.cuda.Event { enable_timing = true }
     assert.has_error_like(function() a:elapsed_time(b) end, "both events must be recorded before")
     a:record()
@@ -327,7 +328,7 @@ describe("an event", function()
     assert.has_error_like(function() a:elapsed_time(1) end, "an Event is needed, got 1")
   end)
 
-  it("says that it has not passed, where that is known", function()
+  it("reports that it has not passed, where that can be known", function()
     if not emulated then return end
     local a, b = moth.cuda.Event(true), moth.cuda.Event(true)
     local s = moth.cuda.Stream()
@@ -343,7 +344,7 @@ describe("an event", function()
 end)
 
 describe("a forked process", function()
-  it("is told that it cannot use the GPU of its parent", function()
+  it("raises: it cannot use the GPU of its parent", function()
     if not cuda.here then
       pending(cuda.why)
       return

@@ -1,6 +1,6 @@
--- Training on a GPU: the README's network from one seed on the CPU and there, with the same losses
--- step by step, and nothing left behind; mixed precision with and without a scaler; a state that
--- comes back to where its parameters lie.
+-- Training on a GPU: the README's network from one seed on the CPU and on the GPU, with the same
+-- losses step by step, and no memory leak; mixed precision with and without a scaler; an
+-- optimizer's state that is loaded to the device of its parameters.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -8,14 +8,14 @@ local Net = require "spec.support.classic"
 
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
--- A batch of noise with a bar whose place is the class.
+-- A batch of noise with a bar whose position is the class.
 local function batch(n)
   local x, y = moth.rand(n, 1, 28, 28), moth.randint(1, 11, { n })
   for i, class in ipairs(y:tolist()) do x[{ i, 1, { 2 * class, 2 * class + 3 } }] = 3 end
   return x, y
 end
 
--- Losses of a training, and the network.
+-- The losses of a training, and the network.
 local function train(device, steps)
   moth.manual_seed(7)
   local net = Net():to(device)
@@ -40,7 +40,7 @@ describe("training on a GPU", function()
     return
   end
 
-  it("has the CPU's losses, step by step, and leaves no memory behind", function()
+  it("has the CPU's losses, step by step, and frees its memory", function()
     moth.collect()
     local before = moth.cuda.memory_allocated()
     local wanted = train("cpu", 6)
@@ -55,7 +55,7 @@ describe("training on a GPU", function()
     assert.equal(before, moth.cuda.memory_allocated())
   end)
 
-  it("goes on from a state that was saved on the CPU", function()
+  it("continues from a state that was saved on the CPU", function()
     moth.manual_seed(1)
     local net = nn.Linear(3, 2)
     local here = optim.Adam(net:parameters(), { lr = 0.1 })
@@ -71,7 +71,7 @@ describe("training on a GPU", function()
     assert.is_true(there.state[net.weight].exp_avg.is_cuda)
   end)
 
-  it("computes products in half types inside autocast, parameters stay float32", function()
+  it("computes products in half types inside autocast; parameters stay float32", function()
     moth.manual_seed(1)
     local net = nn.Sequential(nn.Conv2d(2, 9, 3), nn.ReLU(), nn.Flatten(), nn.Linear(9 * 16, 4))
       :to("cuda")
@@ -88,7 +88,7 @@ describe("training on a GPU", function()
     assert.is_false(moth.is_autocast_enabled())
   end)
 
-  it("computes in float16 inside autocast that names no dtype, in bfloat16 on the CPU", function()
+  it("uses float16 inside autocast without a dtype, bfloat16 on the CPU", function()
     local x = moth.ones(2, 2, { device = "cuda" })
     for where, dtype in pairs { ["cuda"] = "float16", ["cuda:0"] = "float16", cpu = "bfloat16" } do
       local y = moth.autocast(where, nil, function() return x:matmul(x) end)
@@ -96,7 +96,7 @@ describe("training on a GPU", function()
     end
   end)
 
-  it("scales float16's gradients, and leaves out a step where they overflow", function()
+  it("scales float16's gradients, and skips a step if they overflow", function()
     moth.manual_seed(1)
     local net = nn.Linear(3, 2):to("cuda")
     local optimizer = optim.SGD(net:parameters(), { lr = 0.1 })
@@ -135,7 +135,7 @@ describe("the examples", function()
     assert(text:find "status 0\n$", text)
   end
 
-  it("train on a GPU if they are told to", function()
+  it("train on a GPU with --device", function()
     local out = os.tmpname()
     runs("04_mnist.lua --limit 40 --batch-size 20 --out " .. out)
     os.remove(out)

@@ -1,8 +1,7 @@
 -- Random windows on a GPU: kernels, strides, paddings, dilations, groups and layouts that no
--- example has, of convolutions, poolings and what resizes images. The CPU says what is right.
---
--- `MOTH_FUZZ=2000 ./moth test spec/cuda/windows_spec.lua` draws so many calls a claim instead of a
--- few; a failure says the call and its seed, where MOTH_FUZZ_SEED starts.
+-- example has, for convolution, pooling and resizing. The CPU's results are the reference.
+-- `MOTH_FUZZ=2000 ./moth test spec/cuda/windows_spec.lua` draws that many calls for each claim; a
+-- failure prints the call and its seed, where MOTH_FUZZ_SEED starts.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -11,7 +10,7 @@ local F = moth.nn.functional
 local random = math.random
 local COUNT = tonumber(os.getenv "MOTH_FUZZ")
 local FIRST = tonumber(os.getenv "MOTH_FUZZ_SEED")
--- How far results may lie apart, as a part of the largest. Half types are held to float32.
+-- The tolerance, relative to the largest element. Half types are compared with float32.
 local MOST = { [moth.float64] = 1e-9, [moth.float32] = 1e-4, [moth.float16] = 4e-3,
                [moth.bfloat16] = 3e-2 }
 local LAST = { [4] = moth.channels_last, [5] = moth.channels_last_3d }
@@ -25,7 +24,7 @@ local function many(n, f, ...)
   return list
 end
 
--- batch, channels, and `dims` sides of least to most
+-- batch, channels, and `dims` sides from least to most
 local function sides(dims, channels, least, most)
   return { random(2), channels, unpack(many(dims, random, least, most)) }
 end
@@ -36,7 +35,7 @@ local function floor_halves(list)
   return halves
 end
 
--- of a kernel, often 1
+-- the size of a kernel, often 1
 local function side() return one_of { 1, random(3) } end
 
 -- ---- calls: name, arguments, with sizes in place of tensors ----
@@ -185,7 +184,7 @@ describe("a random window on a GPU", function()
   if not cuda.here then return pending("gives what it gives on the CPU: " .. cuda.why) end
 
   for kind in pairs(draw) do
-    it("gives what it gives on the CPU: " .. kind, function()
+    it("has the CPU's results: " .. kind, function()
       local count, good = FIRST and (COUNT or 1) or COUNT or 60, 0
       for seed = FIRST or 1, (FIRST or 1) + count - 1 do
         if agrees(kind, seed) then good = good + 1 end

@@ -1,13 +1,13 @@
--- Elementwise functions, copies and `where` on a GPU, of operands that broadcast: where rows of all
--- of them lie side by side a thread takes 16 bytes, whatever lies further out, and where they do
--- not, or begin between two multiples of 16 bytes, one element. Against the CPU, bit by bit.
+-- Elementwise functions, copies and `where` on a GPU, of operands that broadcast. If rows of all
+-- operands are contiguous and aligned, a thread processes 16 bytes, with any outer strides;
+-- otherwise one element. Results equal the CPU's bit by bit.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
 
 local SIZES = {1, 3, 4, 8, 12, 17, 32}
 
--- The second operand of x, a tensor (2, 3, n), by what it is.
+-- The second operand of x, a tensor (2, 3, n), by kind.
 local SECONDS = {
   row = function(x) return x[1][1]:clone() end,
   ["a row of a larger tensor"] = function(x)
@@ -50,34 +50,34 @@ describe("on a GPU, of operands that broadcast,", function()
     end)
   end
 
-  it("sums and comparisons are the CPU's, both ways round", function()
+  it("sums and comparisons equal the CPU's, in both orders", function()
     compare({"float32", "float64", "bfloat16", "float16", "int64"}, function(x, second)
       local y = second(x)
       return x + y, y - x, x:gt(y)
     end)
   end)
 
-  it("sums of f32 and a half type are", function()
+  it("sums of f32 and a half type do", function()
     compare({"float32"}, function(x, second)
       local half, y = x:bfloat16(), second(x:half())
       return x + y, half * second(x), y * x
     end)
   end)
 
-  it("functions of three are", function()
+  it("functions of three operands do", function()
     compare({"float32", "bfloat16"}, function(x, second)
       return moth.addcmul(x, second(x), second(x))
     end)
   end)
 
-  it("what a mask chooses is, in every size of element", function()
+  it("where() does, for every size of element", function()
     compare({"bool", "int16", "float32", "float64"}, function(x, second)
       local y = second(x)
       return moth.where(second(x:double():gt(4)), x, y), moth.where(x:double():lt(7), y, x)
     end)
   end)
 
-  it("copies are, into rows, columns and between others", function()
+  it("copies do, into rows, columns and strided elements", function()
     compare({"uint8", "bfloat16", "float32", "int64"}, function(x, second)
       local y, n = second(x), x.shape[3]
       local wide = moth.zeros_like(moth.cat({x, x}, 3))
@@ -89,7 +89,7 @@ describe("on a GPU, of operands that broadcast,", function()
     end)
   end)
 
-  it("a number fills what is not a multiple of 16 bytes long", function()
+  it("a number fills a length that is not a multiple of 16 bytes", function()
     for _, dtype in ipairs {"uint8", "float16", "float32", "float64"} do
       for n = 1, 40 do
         local x = moth.zeros({n + 1}, {dtype = moth[dtype]})

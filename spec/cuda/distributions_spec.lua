@@ -1,5 +1,5 @@
--- Distributions whose parameters lie on a GPU say there what they say on the CPU, and draw the same
--- numbers.
+-- Distributions whose parameters are on a GPU: their methods return the CPU's values there, and
+-- they draw the same numbers.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"

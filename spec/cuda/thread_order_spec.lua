@@ -1,8 +1,8 @@
--- Blocks and warps of a GPU run in any order, and results must not depend on it. What stands for a
--- GPU can take several orders (cuda/emulator/emulated.cpp), which brings out barriers that are
--- missing. Kernels whose threads tell each other anything are run in two of them; the other specs
--- of GPUs can be, with MOTH_EMULATED_ORDER=random set. The same kernels, and those that divide
--- places into positions, are run as if their tensors were too large for 32 bits.
+-- Blocks and warps of a GPU run in any order, and results must not depend on it. The GPU emulator
+-- can run several orders (cuda/emulator/emulated.cpp), which shows missing barriers. Kernels whose
+-- threads communicate run in two of them here; other GPU specs can do so with
+-- MOTH_EMULATED_ORDER=random set. The same kernels, and kernels that compute positions by
+-- divisions, also run as if their tensors were too large for 32 bits.
 
 local cuda = require "spec.support.cuda"
 
@@ -124,20 +124,20 @@ describe("kernels", function()
 
   local wanted = bits ""
 
-  it("give the same bits in whatever order their threads and blocks run", function()
+  it("return the same bits in any order of their threads and blocks", function()
     assert.truthy(wanted:find "clip")
     assert.equal(wanted, bits "MOTH_EMULATED_ORDER=reverse")
     assert.equal(wanted, bits "MOTH_EMULATED_TOGETHER=0")
   end)
 
-  it("give the same bits whether they count in 32 bits or in 64", function()
+  it("return the same bits with 32-bit and 64-bit arithmetic", function()
     assert.equal(wanted, bits "MOTH_EMULATED_SMALL=1")
   end)
 
-  -- On older GPUs products have no tensor cores; where f32 may be narrowed for them, the room also
+  -- Older GPUs have no tensor cores. Where TF32 is allowed, the amount of shared memory also
   -- decides which kernel multiplies the inputs.
   for _, card in ipairs { "MOTH_EMULATED_MAJOR=9", "MOTH_EMULATED_MAJOR=7", "PRECISION=high" } do
-    it("are right where a block of an LSTM has room for fewer rows, with " .. card, function()
+    it("are right if a block of an LSTM has shared memory for fewer rows, with " .. card, function()
       local program = BEGIN .. [[
         moth.set_float32_matmul_precision(os.getenv "PRECISION" or "highest")
         for _, net in ipairs { moth.nn.LSTM(3, 256), moth.nn.GRU(3, 40) } do
@@ -154,7 +154,7 @@ describe("kernels", function()
       ]]
       local roomy = bits(card .. " MOTH_EMULATED_TOGETHER=0", program)
       assert.truthy(roomy:find "back.*back", roomy)
-      for _, shared in ipairs { 81920, 61440 } do -- a next tile of states is not brought ahead
+      for _, shared in ipairs { 81920, 61440 } do -- the next tile of states is not loaded ahead
         local tight = bits(card .. " MOTH_EMULATED_TOGETHER=0 MOTH_EMULATED_SHARED=" .. shared,
           program)
         assert.truthy(tight:find "back.*back", tight)
@@ -163,7 +163,7 @@ describe("kernels", function()
     end)
   end
 
-  -- Who looks on at accesses follows one block at a time.
+  -- The race checker follows one block at a time.
   if os.getenv "MOTH_EMULATED_REPORTS" then return end
 
   local STEPS = [[
@@ -174,7 +174,7 @@ describe("kernels", function()
     tell("back", back.weight_hh_l0.grad)
   ]]
 
-  it("of all steps of a recurrent layer are one, whose blocks wait for each other", function()
+  it("for all steps of a recurrent layer are one, whose blocks wait for each other", function()
     local log = os.tmpname()
     local function launched(settings)
       local n = 0

@@ -1,5 +1,5 @@
--- Long runs of one key on a GPU, which are cut into pieces (cuda/lib/runs.cuh): what is added up
--- at one place comes to what the CPU finds, and to the same bits each time.
+-- Long runs of equal keys on a GPU, which are cut into pieces (cuda/lib/equal_runs.cuh): sums for
+-- one position equal the CPU's, and are the same bits each time.
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
@@ -12,8 +12,8 @@ describe("a long run of one position on a GPU", function()
     return
   end
 
-  -- Pieces are of 128, and of 128 of these: runs that fill some, end beside their borders and go
-  -- across them, in lists that end at one or do not.
+  -- Pieces have 128 elements, or 128 pieces: runs that fill some, end near their borders or cross
+  -- them, in lists that end at a border or not.
   local LISTS = {
     { 1000, 127, 128, 129, 1, 40000, 3, 383 },
     { 0, 0, 16384, 16383, 1, 0, 129 },
@@ -22,7 +22,7 @@ describe("a long run of one position on a GPU", function()
     { 0, 130, 0, 2000 },
   }
 
-  -- Positions from 1 on, in no order, and one more place, to which nothing goes.
+  -- Positions from 1 on, in no order, and one more position that is never used.
   local function positions(lengths)
     local parts = {}
     for k, n in ipairs(lengths) do parts[k] = moth.full({ n }, k):long() end
@@ -39,7 +39,7 @@ describe("a long run of one position on a GPU", function()
     assert.is_true(found():nan_to_num():equal(z:nan_to_num()))
   end
 
-  -- f(positions, places, one of these types)
+  -- f(positions, number of positions, one of these dtypes)
   local function each(types, f)
     moth.manual_seed(11)
     for k, lengths in ipairs(LISTS) do
@@ -51,7 +51,7 @@ describe("a long run of one position on a GPU", function()
   -- Small integers, whose sums are the same in any order.
   local function whole(...) return moth.randint(-4, 5, { ... }) end
 
-  it("is reduced in each way, in each type", function()
+  it("is reduced in each mode, in each dtype", function()
     local types = { "float32", "int64", "float64", "bfloat16", "int32" }
     each(types, function(at, places, dtype)
       local n = at:size(1)
@@ -74,7 +74,7 @@ describe("a long run of one position on a GPU", function()
     end
   end)
 
-  it("is added up for whole slices, along each dimension", function()
+  it("is summed for whole slices, along each dimension", function()
     each({ "float32", "int16", "float16", "bool", "float64" }, function(at, places, dtype)
       local n = at:size(1)
       agree(function(x, a, v) return x:index_add(1, a, v) end, moth.zeros(places, 2):to(dtype), at,
@@ -86,7 +86,7 @@ describe("a long run of one position on a GPU", function()
     end)
   end)
 
-  it("is counted and weighed", function()
+  it("is counted and weighted", function()
     each({ "float32", "float64" }, function(at, _, dtype)
       agree(function(a, w) return a:bincount { weights = w, minlength = 12 } end, at,
         whole(at:size(1)):to(dtype))
@@ -94,7 +94,7 @@ describe("a long run of one position on a GPU", function()
     end)
   end)
 
-  it("is what max_unpool2d names again and again", function()
+  it("works for repeated indices of max_unpool2d", function()
     moth.manual_seed(12)
     for _, dtype in ipairs { "float32", "float64", "bfloat16" } do
       local at = moth.randint(1, 4, { 2, 3, 40, 30 })
@@ -104,7 +104,7 @@ describe("a long run of one position on a GPU", function()
     end
   end)
 
-  it("is where grid_sample's places outside come from", function()
+  it("works for points of grid_sample outside of the image", function()
     moth.manual_seed(13)
     local grid = moth.rand(2, 60, 50, 2) * 8 - 4
     for _, mode in ipairs { "bilinear", "nearest", "bicubic" } do
@@ -127,7 +127,7 @@ describe("a long run of one position on a GPU", function()
     end
   end)
 
-  it("gives an embedding's gradient", function()
+  it("works for an embedding's gradient", function()
     each({ "float32", "float16" }, function(at, places, dtype)
       agree(function(a, w)
         local leaf = w:detach():requires_grad_()
