@@ -124,7 +124,7 @@ MOTH_LOCAL moth_device_context *moth_device_context_of(moth_ctx *ctx, int device
 /* The same without making the device current, for callers that only read. */
 MOTH_LOCAL moth_device_context *moth_device_context_peek(moth_ctx *ctx, int device);
 MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_device_context *p, int device,
-                                              int priority);
+                                               int priority);
 MOTH_LOCAL cudaError_t moth_streams_finish(moth_device_context *p); /* synchronizes all streams */
 /* Synchronizes all streams and frees them. */
 MOTH_LOCAL void moth_streams_close(moth_device_context *p);
@@ -196,7 +196,7 @@ MOTH_LOCAL int moth_graph_launch(moth_ctx *ctx, moth_device_stream *s,
 /* Finds the oldest error that kernels of graphs reported before launch *oldest, sets *oldest to its
 ** launch, and clears all of them. Returns the op's name; NULL: no error. */
 MOTH_LOCAL const char *moth_graphs_error(moth_device_stream *s, uint64_t *oldest,
-                                           moth_kernel_error *t);
+                                         moth_kernel_error *t);
 MOTH_LOCAL void moth_graphs_close(moth_device_stream *s);
 MOTH_LOCAL extern const moth_graph_functions moth_cuda_graphs;
 

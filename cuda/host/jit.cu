@@ -176,7 +176,7 @@ static int load_source(error_text why, const moth_queue *q, const char *source,
 }
 
 int moth_jit_compile(const moth_queue *q, const char *source, const char *const *kernels, int n,
-              const void **at, char *to, size_t capacity) {
+                     const void **at, char *to, size_t capacity) {
   const error_text why = {to, capacity};
   pthread_once(&asked, open_nvrtc);
   if (!there)

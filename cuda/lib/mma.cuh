@@ -135,7 +135,7 @@ static __device__ inline float exp2_approx(float x) {
 ** while the other is used. */
 template <class Bring, class Use>
 static __device__ inline void for_tiles(bool ahead, int from, int to, int step, Bring load_later,
-                                       Use use) {
+                                        Use use) {
   int slot = 0;
   if (ahead && from < to) load_later(0, from);
   end_copies();

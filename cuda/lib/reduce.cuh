@@ -47,7 +47,7 @@ template <class A> static __device__ inline A direction_before(A mine, int by) {
 ** left. */
 template <class F>
 static __device__ inline typename F::state join_lanes(const F &f, typename F::state mine,
-                                                     int lanes = WARP) {
+                                                      int lanes = WARP) {
   for (int by = 1; by < lanes; by *= 2) {
     const typename F::state theirs = from_lane(mine, by);
     mine = (threadIdx.x & (unsigned)by) ? f.join(theirs, mine) : f.join(mine, theirs);
@@ -191,7 +191,7 @@ template <class F> struct reduce_plan {
 
 template <class F>
 static __device__ inline void reduce_put(const F &f, const reduce_plan<F> &p, typename F::state r,
-                                       int64_t result, int64_t chunk) {
+                                         int64_t result, int64_t chunk) {
   if (p.parts) p.parts[chunk * p.kept.n + result] = r;
   else f.end(r, result);
 }
@@ -205,8 +205,8 @@ enum { REDUCE_RUN = 16 };
 ** time if aligned. */
 template <class F, class T>
 static __device__ inline typename F::state take_row(const F &f, const axes &over, const char *row,
-                                                   int64_t first, int64_t last, int lane,
-                                                   int lanes) {
+                                                    int64_t first, int64_t last, int lane,
+                                                    int lanes) {
   enum { EACH = 16 / sizeof(T) };
   const bool packed = over.ndim == 1 && over.step[0] == (int64_t)sizeof(T);
   const T *x = (const T *)(const void *)row;
@@ -281,7 +281,7 @@ static __global__ void reduce_columns(F f, reduce_plan<F> p, const char *x) {
 /* Joins the partial states of each result, by a warp. */
 template <class F>
 static __global__ void reduce_parts(F f, const typename F::state *parts, int chunks,
-                                  int64_t results) {
+                                    int64_t results) {
   const int64_t result = thread_number() / WARP;
   typename F::state r = f.start();
   if (result < results)
@@ -339,7 +339,7 @@ static inline moth_tensor *device_scratch(const moth_tensor *x, int64_t n) {
 ** row-major order. */
 template <class T, class F>
 static int reduce(moth_ctx *ctx, const F &f, const moth_tensor *x, uint32_t mask,
-                bool sorted_list = false) {
+                  bool sorted_list = false) {
   reduce_plan<F> p;
   moth_tensor *scratch = NULL;
   axes_of(&p.kept, x, mask, false, false);

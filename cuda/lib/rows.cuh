@@ -75,7 +75,7 @@ static __device__ inline team block_team() { return team{0, (int)threadIdx.x, BL
 
 template <bool WIDE, class F>
 static __device__ inline typename F::state join_team(const team &me, const F &f,
-                                                    typename F::state mine) {
+                                                     typename F::state mine) {
   if constexpr (WIDE) return join_block(f, mine);
   else return join_lanes(f, mine, me.size);
 }
@@ -84,7 +84,7 @@ static __device__ inline typename F::state join_team(const team &me, const F &f,
 ** one(i) for single elements before and after those. */
 template <int EACH, class T, class Many, class One>
 static __device__ inline void each_vec(const team &me, const T *from, int64_t n, Many many,
-                                        One one) {
+                                       One one) {
   const int64_t off = (int64_t)((uintptr_t)from / sizeof(T) % EACH), before = off ? EACH - off : 0;
   const int64_t first = before < n ? before : n, last = first + (n - first) / EACH * EACH;
 #pragma unroll 2

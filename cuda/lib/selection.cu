@@ -13,7 +13,7 @@ struct selected_value { /* one value: its index in the list, and its offsets in 
 
 /* Adds the offsets of dimensions [first, last). Returns the rest of id. */
 static __device__ inline int64_t selection_walk(const selection &p, int first, int last, int64_t id,
-                                           selected_value *v) {
+                                                selected_value *v) {
 #pragma unroll 1
   for (int d = last - 1; d >= first; d--) {
     const int64_t over = divide(id, p.by[d]), index = id - over * p.size[d];
@@ -35,7 +35,7 @@ static __device__ inline selected_value selection_offsets(const selection &p, in
 
 template <class V>
 static __global__ void selection_get(selection p, int64_t n, const char *base, char *values,
-                                moth_kernel_error *t) {
+                                     moth_kernel_error *t) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const selected_value v = selection_offsets(p, i);
@@ -56,7 +56,7 @@ static __global__ void selection_keys(selection p, int64_t *key, moth_kernel_err
 /* p.at: sorted; from: the original index of each. */
 template <class V>
 static __global__ void selection_put(selection p, int64_t n, const int64_t *from, char *base,
-                                const char *values) {
+                                     const char *values) {
   const int64_t i = thread_number();
   if (i >= n) return;
   const selected_value v = selection_offsets(p, i);
@@ -218,7 +218,7 @@ int selection_sort(selection *p, const moth_tensor *like, bool any, sorted_list 
 /* base += values, with sorted positions; p is merged. */
 template <class T>
 static int selection_sum(const selection &p, const moth_tensor *base, const int64_t *from,
-                    const char *values) {
+                         const char *values) {
   moth_ctx *ctx = base->ctx;
   const int64_t n = selection_values(&p), lines = n / p.count, pieces = all_pieces(p.count);
   selection_sums<T> s = {p, from, moth_address(base), values, lines, NULL};

@@ -98,7 +98,7 @@ static __device__ inline conv_spot<T> spot_of(const pixels_job<T> &j, const bloc
 /* The offset of the first element of pixel i in the result, or -1. */
 template <class T>
 static __device__ inline int64_t written_at(const pixels_job<T> &j, const block_axes &a,
-                                         int64_t group, int64_t pixels, int64_t i) {
+                                            int64_t group, int64_t pixels, int64_t i) {
   int at[AXES];
   if (i >= pixels) return -1;
   int64_t cell = count_down(a.pixels, (uint32_t)i, at);

@@ -81,7 +81,7 @@ static moth_tensor *spread(const plan *p, const moth_tensor *x) {
 ** have one element. A single index tensor holds the positions itself; the positions of several are
 ** added. The caller releases *list. */
 static int selection_of(const plan *p, const moth_tensor *base, int64_t unit, selection *k,
-                   moth_tensor **list) {
+                        moth_tensor **list) {
   moth_ctx *ctx = base->ctx;
   const int64_t size = moth_dtype_size[base->l.dtype], n = p->picks.numel;
   memset(k, 0, sizeof *k);
@@ -205,7 +205,7 @@ static moth_tensor *values_for(const plan *p, const moth_tensor *y, int dtype,
 }
 
 static int put_selected(int mode, const moth_tensors *indices, const moth_tensor *x, moth_tensor *y,
-                      const moth_tensor *values) {
+                        const moth_tensor *values) {
   const plan p = plan_of(indices, x->l.ndim, y->l.device);
   moth_tensor *work = writable(y, x, mode == SELECT_ADD), *list = NULL;
   moth_tensor *from = work ? values_for(&p, y, work->l.dtype, values) : NULL;

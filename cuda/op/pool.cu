@@ -226,7 +226,7 @@ MOTH_CUDA(max_pool2d_back) {
 
 template <class T>
 static __global__ void values_at(places p, const T *x, const int64_t *index, T *y,
-                            moth_kernel_error *kernel_error) {
+                                 moth_kernel_error *kernel_error) {
   const int64_t i = thread_number();
   if (i >= p.n) return;
   const int64_t at = place_of(p, index, i, kernel_error);

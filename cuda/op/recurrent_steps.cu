@@ -103,7 +103,7 @@ static __device__ inline void stage(const rows_at &x, int64_t row, int64_t batch
 
 /* Loads the next columns while the current ones are multiplied. */
 static __device__ inline void load_later(const rows_at &x, int64_t row, int64_t batch, int from,
-                                    int count, float *to) {
+                                         int count, float *to) {
   enum { ACROSS = CHUNK / 4 };
   const int c = (int)threadIdx.x % ACROSS * 4, column = from + c;
   if (!x.packs) return stage(x, row, batch, from, count, to);

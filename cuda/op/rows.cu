@@ -37,7 +37,7 @@ template <class T> struct variance_reduction {
 };
 
 static int variance_into(moth_tensor *y, const moth_tensor *x, moth_ints dims, double correction,
-                       bool root) {
+                         bool root) {
   uint32_t mask;
   int status = moth_dim_mask(y->ctx, "dim", dims, x->l.ndim, &mask);
   if (status) return status;
@@ -208,7 +208,7 @@ MOTH_CUDA(min_dim) { return positions_into(out[1], out[0], a->input, a->dim, tru
 /* Operands: positions, the first elements of rows, single values. */
 template <class T>
 static __global__ void strided_rows(strided<3> w, int64_t length, int64_t step, bool place,
-                                 moth_kernel_error *kernel_error) {
+                                    moth_kernel_error *kernel_error) {
   const int64_t i = thread_number();
   int64_t at[3];
   if (i >= w.n) return;

@@ -25,7 +25,7 @@ HD int64_t place_of(const rows_plan &p, int64_t row, int64_t i) {
 /* The state of all threads of a block up to this one; *all: the state of the whole block. */
 template <class F>
 static __device__ inline typename F::state scan_block(const F &f, typename F::state mine,
-                                                     typename F::state *all) {
+                                                      typename F::state *all) {
   __shared__ typename F::state kept[BLOCK / WARP];
   const int warp = (int)threadIdx.x / WARP;
   mine = scan_lanes(f, mine);
