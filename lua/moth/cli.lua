@@ -12,6 +12,7 @@ moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang
                             --racecheck: searches the GPU kernels for races;
                             --device=cuda: runs the GPU specs on a real GPU;
                             --cases: inputs that failed once, with the right values;
+                            --hosts: the programs of examples/hosts that embed Moth;
                             --jobs=N: N files at a time; default: the number of processors;
                             --coverage: ops without golden values or gradchecks;
                             other options are passed to busted: --filter='a name')
@@ -88,6 +89,8 @@ local function test_words(words)
     if word == "--device=cuda" then count = count or 1 end -- the specs share the GPU's memory
     if word == "--cases" then
       paths[#paths + 1] = "spec/cases"
+    elseif word == "--hosts" then
+      paths[#paths + 1] = "spec/hosts"
     elseif word:find "^%-%-jobs=" then
       count = tonumber(word:match "=(%d+)$") or fail("--jobs wants a number: " .. word)
     elseif word:sub(1, 1) ~= "-" then
@@ -110,11 +113,16 @@ local function test(words)
   if not lfs.chdir(root) then fail("cannot enter " .. root) end
 
   local paths, options, count, alone = test_words(words)
+  local found = false
   for _, path in ipairs(paths) do
-    if not alone and not lfs.attributes(path) then fail("there is no " .. path) end
+    if lfs.attributes(path) then found = true
+    elseif not alone then fail("there is no " .. path) end
   end
   local jobs = dofile "spec/support/jobs.lua"
-  local files = not alone and jobs.files(#paths > 0 and paths or {"spec"})
+  local files = not (alone and found) and jobs.files(found and paths or {"spec"}) or {}
+  if alone and not found then
+    for _, path in ipairs(files) do paths[#paths + 1] = path end
+  end
   if alone or (#files < 2 and not count) then
     for _, path in ipairs(paths) do options[#options + 1] = path end
     busted(options)

@@ -9,8 +9,8 @@ local doctor = {}
 
 local launcher = debug.getregistry()["moth.launcher"] or {}
 
---- Packages of `.packages` that dpkg does not list as installed: {group, name} pairs. Nil without
--- a checkout or dpkg.
+--- Packages of `.packages` that dpkg does not list as installed: {group, name} pairs, without those
+-- of the group `host`, which Moth itself does not use. Nil without a checkout or dpkg.
 function doctor.missing_packages(root)
   local file = root and io.open(root .. "/.packages")
   if not file then return nil end
@@ -21,7 +21,7 @@ function doctor.missing_packages(root)
   for line in text:gmatch("[^\n]+") do
     local group, name = line:match("^(%w+) ([%w%-%.%+]+)$")
     local query = "dpkg-query -W -f '${db:Status-Status}\\n' "
-    if group and machine.output_of(query .. name) ~= "installed" then
+    if group and group ~= "host" and machine.output_of(query .. name) ~= "installed" then
       missing[#missing + 1] = {group, name}
     end
   end

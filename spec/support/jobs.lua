@@ -21,11 +21,16 @@ local function quoted_all(words)
   return table.concat(list, " ")
 end
 
---- The spec files at these paths: files as they are; the files of folders, sorted.
+-- Runs only if it is named: its programs and the packages that they need are many.
+local HOSTS = "%f[^/%z]spec/hosts$"
+
+--- The spec files at these paths: files as they are; the files of folders, sorted. The folder
+-- spec/hosts is left out unless it is named.
 function jobs.files(paths)
   local list, known = {}, {}
   local function add(path, named)
     if lfs.attributes(path, "mode") == "directory" then
+      if not named and path:find(HOSTS) then return end
       local names = {}
       for name in lfs.dir(path) do
         if name:sub(1, 1) ~= "." then names[#names + 1] = path:gsub("/$", "") .. "/" .. name end

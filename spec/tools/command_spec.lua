@@ -267,6 +267,7 @@ describe("moth test", function()
     fill("spec/gpu_spec.lua", "print(moth.cuda.is_available())\n")
     fill("spec/place_spec.lua", "print(pcall(x.to, x, 'cpu'), pcall(x.to, x, \"cuda:99\"))\n")
     fill("spec/move_spec.lua", "net:cuda(1)\n")
+    shell(("mkdir %s/spec/hosts"):format(dir))
     shell(("cd %s && chmod +x build/moth bin/cmake && touch build/.data-asked build/.stamp")
       :format(dir))
     local ok, message = pcall(use, dir, function(words)
@@ -304,8 +305,9 @@ describe("moth test", function()
       assert.are.same({ "ran test spec/plain_spec.lua with /nonexistent\n", 0 },
         { test "spec/plain_spec.lua" })
       assert.are.equal(0, select(2, test(dir .. "/spec/plain_spec.lua")))
-      for _, words in ipairs { "", "spec", "spec/gpu_spec.lua", "--filter 'a name'",
-                               "spec/place_spec.lua", "spec/move_spec.lua",
+      assert.are.same({ "ran test --hosts with /nonexistent\n", 0 }, { test "--hosts" })
+      for _, words in ipairs { "", "spec", "spec --hosts", "--cases", "spec/gpu_spec.lua",
+                               "--filter 'a name'", "spec/place_spec.lua", "spec/move_spec.lua",
                                "spec/plain_spec.lua spec/gpu_spec.lua" } do
         local output, status = test(words)
         assert.is_truthy(output:find("building the GPU emulator", 1, true), words)

@@ -46,6 +46,16 @@ describe("moth test with several files", function()
     assert.is_truthy(said:find("\n1 passed, 1 failed\nrc=1\n", 1, true), said)
   end)
 
+  it("leaves out spec/hosts unless it is named", function()
+    local jobs = dofile "spec/support/jobs.lua"
+    local plain, hosts = jobs.files {"spec"}, jobs.files {"spec/hosts"}
+    local both = jobs.files {"spec", "spec/hosts"}
+    for _, path in ipairs(plain) do assert.is_nil(path:find "spec/hosts/", path) end
+    assert.is_truthy(hosts[1]:find "^spec/hosts/%l+_spec%.lua$")
+    assert.are.equal(#plain + #hosts, #both)
+    assert.are.equal(hosts[#hosts], both[#both])
+  end)
+
   it("reports a process that fails though its claims pass", function()
     local under = files.write("under", [["$@"; exit 9]])
     local said = run("it('is fine', function() end)", "MOTH_SPEC_UNDER='sh " .. under .. "'")

@@ -1,5 +1,5 @@
---- Moth inside a C program: examples/embed/frame.c is compiled as docs/guide/embedding.md says, and
--- run.
+--- Moth inside C programs: those of examples/hosts/c and of docs/guide/embedding.md, compiled as
+-- the guide says, and run.
 
 local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
@@ -13,7 +13,7 @@ describe("a C program with a Lua script", function()
   -- Runs it for a number of frames. @return its output
   local function run(frames)
     return process.shell(([[cd '%s' && LUA_PATH="lua/?.lua;lua/?/init.lua" LUA_CPATH='%s/?.so' \
-      '%s' %d examples/embed/brain.lua '%s/brain.safetensors']]):format(root, libdir, program,
+      '%s' %d examples/hosts/c/brain.lua '%s/brain.safetensors']]):format(root, libdir, program,
       frames, folder))
   end
 
@@ -24,7 +24,7 @@ describe("a C program with a Lua script", function()
     program = folder .. "/frame"
     local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
     compiled = process.shell(([[cd '%s' && cc -std=gnu11 -O2 -Wall -Wextra -Werror %s -Icore \
-      examples/embed/frame.c -o '%s' $(pkg-config --cflags --libs luajit) -L'%s' -lmoth -lm \
+      examples/hosts/c/frame.c -o '%s' $(pkg-config --cflags --libs luajit) -L'%s' -lmoth -lm \
       -Wl,-rpath,'%s']]):format(root, sanitize, program, libdir, libdir))
   end)
   teardown(function() os.execute("rm -r '" .. folder .. "'") end)
@@ -32,16 +32,16 @@ describe("a C program with a Lua script", function()
   it("compiles without a warning, below 100 lines", function()
     assert.are.equal("rc=0\n", compiled)
     local lines = 0
-    for _ in io.lines(root .. "examples/embed/frame.c") do lines = lines + 1 end
+    for _ in io.lines(root .. "examples/hosts/c/frame.c") do lines = lines + 1 end
     assert.is_true(lines < 100)
   end)
 
   it("survives an error, a memory limit and an endless loop", function()
     local text = run(600)
-    assert.is_truthy(text:find("confused: examples/embed/brain.lua:%d+: in net%[1%]: bad argument"),
-      text)
+    assert.is_truthy(
+      text:find("confused: examples/hosts/c/brain.lua:%d+: in net%[1%]: bad argument"), text)
     assert.is_truthy(text:find("greedy: [^\n]*memory limit of 67108864 bytes reached"), text)
-    assert.is_truthy(text:find("lost: examples/embed/brain.lua:%d+: interrupted"), text)
+    assert.is_truthy(text:find("lost: examples/hosts/c/brain.lua:%d+: interrupted"), text)
     assert.is_truthy(text:find("rc=0", 1, true), text)
   end)
 
@@ -61,8 +61,8 @@ describe("a C program that includes only moth.h", function()
     local program, file = os.tmpname(), os.tmpname()
     local sanitize = process.sanitized and "-fsanitize=" .. os.getenv "MOTH_SANITIZED" or ""
     local text = process.shell(([[cd '%s' && cc -std=c11 -Wall -Wextra -Werror %s -Icore \
-      examples/embed/train.c -o '%s' -L'%s' -lmoth -lm -Wl,-rpath,'%s' && '%s' '%s']]):format(root,
-      sanitize, program, libdir, libdir, program, file))
+      examples/hosts/c/train.c -o '%s' -L'%s' -lmoth -lm -Wl,-rpath,'%s' && '%s' '%s']]):format(
+      root, sanitize, program, libdir, libdir, program, file))
     os.remove(program)
     os.remove(file)
     assert.equal(table.concat({"step 0: loss 7.3684", "step 50: loss 0.0000",

@@ -1,7 +1,7 @@
 /* train.c -- a C program without Lua fits a line to points. It owns the weights as a C array, calls
 ** ops by name, takes gradients, runs an optimizer's step, saves the weights and loads them.
 **
-**   cc -Icore examples/embed/train.c -o build/train -Lbuild -lmoth -lm -Wl,-rpath,$PWD/build
+**   cc -Icore examples/hosts/c/train.c -o build/train -Lbuild -lmoth -lm -Wl,-rpath,$PWD/build
 **   build/train line.safetensors
 */
 #include <math.h>

@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
   luaL_openlibs(L);
   /* Limits of the script: bytes; and unreferenced tensors before a collection. */
   lua(L, "moth = require 'moth' moth.set_memory_limit(2^26) moth.set_memory_floor(2^20, 1024)");
-  if (!done(L, "frame", luaL_dofile(L, argc > 2 ? argv[2] : "examples/embed/brain.lua"))) return 1;
+  if (!done(L, "frame", luaL_dofile(L, argc > 2 ? argv[2] : "brain.lua"))) return 1;
   lua_getfield(L, 1, "wake");
   lua_pushstring(L, argc > 3 ? argv[3] : "brain.safetensors");
   if (!done(L, "wake", lua_pcall(L, 1, 0, 0))) return 1;
