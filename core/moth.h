@@ -1,7 +1,5 @@
 /* moth.h -- the C interface of Moth for hosts: contexts, tensors, ops, autograd, files, devices.
-**
-** A host needs only this header; moth_lua.h has more functions, for the Lua side. Example programs
-** are in docs/guide/embedding.md.
+** Example programs are in docs/guide/embedding.md.
 **
 ** Handles. A tensor is a moth_handle: two numbers, valid in the context that made it. The caller
 ** owns each handle that a function fills in (`out`, `results`), until moth_free, the end of its
@@ -26,7 +24,6 @@
 #include <stdint.h>
 
 #define MOTH_ABI 1 /* changes when a compiled host would no longer work */
-
 #if defined(__GNUC__) && defined(MOTH_BUILD)
 #pragma GCC visibility push(default)
 #endif
@@ -35,12 +32,10 @@ extern "C" {
 #endif
 
 /* ---- cdef begins ---- */
-
 typedef struct moth_ctx moth_ctx; /* owns tensors, graphs, memory, random numbers, settings */
 typedef struct moth_op moth_op;   /* an op; lives as long as the library */
 
 typedef struct moth_handle { uint32_t _slot, _gen; } moth_handle; /* {0, 0}: no tensor */
-
 typedef struct moth_text { const char *at; size_t size; } moth_text; /* UTF-8, may have NULs */
 typedef union moth_slot { /* an argument of moth_call, an element from moth_read */
   moth_handle handle;
@@ -62,7 +57,7 @@ enum { /* status */
   MOTH_E_MEM = -11, MOTH_E_LIMIT = -12, /* out of memory; above moth_memory_limit */
   MOTH_E_FORMAT = -13, MOTH_E_IO = -14,
   MOTH_E_STATE = -15, /* a freed handle, a closed context, a call at the wrong time */
-  MOTH_E_INTERRUPT = -16, MOTH_E_CUDA = -17, MOTH_E_UNSUPPORTED = -18
+  MOTH_E_INTERRUPT = -16, MOTH_E_CUDA = -17, MOTH_E_UNSUPPORTED = -18, MOTH_E_PAUSED = -19
 };
 
 enum { /* dtype, in the order of promotion */
@@ -92,6 +87,11 @@ void moth_interrupt(void);
 void moth_cancel(moth_ctx *ctx, int32_t on);
 /* Returns 1 if such a request is pending, and clears it. For loops without ops. */
 int32_t moth_interrupted(moth_ctx *ctx);
+typedef void (*moth_work_function)(moth_ctx *ctx, void *data);
+/* Runs work(ctx, data) for about so many seconds, on a stack of 1 MiB. Returns 1 if work has not
+** ended: the next call with the same work and data continues it. Between calls the host may use
+** ctx. moth_close ends the work: its ops fail with E_INTERRUPT. */
+int32_t moth_run_for(moth_ctx *ctx, moth_work_function work, void *data, double seconds);
 
 /* ---- ops ---- */
 

@@ -474,6 +474,21 @@ void moth_coroutine_forget(moth_ctx *ctx, const void *state);
 int32_t moth_coroutine_sweep(moth_ctx *ctx);
 int32_t moth_coroutine_known(moth_ctx *ctx, double token);
 
+/* ---- cdef continues: slices ---- */
+
+/* on = 1: the blocks that the context holds now, in use or cached, are not returned to the system
+** until on = 0. For moth.reserve. */
+void moth_memory_reserve(moth_ctx *ctx, int32_t on);
+/* Slices of time, for moth.budget. While a slice is current, moth_call, moth_capture_replay and
+** moth_task_step return MOTH_E_PAUSED when its time is over: leave it, and later enter it and
+** repeat the call. */
+typedef struct moth_slice moth_slice;
+moth_slice *moth_slice_new(moth_ctx *ctx); /* returns NULL after an error */
+int32_t moth_slice_enter(moth_ctx *ctx, moth_slice *slice, double seconds);
+void moth_slice_extend(moth_ctx *ctx, double seconds); /* of the current one, from now on */
+void moth_slice_leave(moth_ctx *ctx);
+void moth_slice_free(moth_ctx *ctx, moth_slice *slice); /* ends a paused call with E_INTERRUPT */
+
 /* ---- cdef ends ---- */
 
 /* Not declared in Lua; lib.lua has the same numbers. */

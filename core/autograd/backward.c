@@ -2,6 +2,7 @@
 ** Function of Lua, and go on. backward_pass.c keeps its state.
 */
 #include "backward_parts.h"
+#include "call/slice.h"
 #include "capture/capture.h"
 #include "base/coroutine.h"
 #include "device/device.h"
@@ -410,6 +411,7 @@ static int walk(moth_task *t) {
 int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
                        uint32_t *nwanted) {
   MOTH_NEED(ctx, node && ngiven && nwanted, MOTH_E_ARG);
+  if (moth_sliced(ctx)) return moth_step_sliced(ctx, task, node, ngiven, nwanted);
   moth_error_clear(ctx);
   moth_settle_lanes(ctx);
   moth_settle_modes(ctx);

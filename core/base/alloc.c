@@ -153,7 +153,7 @@ static void trim(moth_ctx *ctx, int64_t most) {
 /* The most bytes that the context may hold now, in use or free. */
 static int64_t bound(const moth_ctx *ctx) {
   const int64_t high = larger(ctx->cache.high, ctx->cache.last), limit = ctx->mem.limit_bytes;
-  const int64_t most = high + high / 4 + SPARE;
+  const int64_t most = larger(high + high / 4 + SPARE, ctx->cache.reserved);
   return limit > 0 && limit < most ? limit : most;
 }
 
@@ -193,7 +193,12 @@ void moth_trim_cache(moth_ctx *ctx) {
   count_small(ctx);
   k->last = 0;
   k->high = larger(k->held - k->large - k->small, 0);
-  trim(ctx, k->high + SPARE);
+  trim(ctx, larger(k->high + SPARE, k->reserved));
+}
+
+void moth_memory_reserve(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, );
+  ctx->cache.reserved = on ? larger(ctx->cache.held, ctx->cache.reserved) : 0;
 }
 
 /* -- blocks -- */

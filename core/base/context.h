@@ -29,6 +29,7 @@ typedef struct moth_frame { /* an open scope */
 #define MOTH_STR_RING 8    /* texts for messages that can be in use at once */
 #define MOTH_STR_SIZE 192
 #define MOTH_NUMBER_SLOTS 4
+#define MOTH_WATCHED 2
 
 typedef struct moth_chain { /* free blocks of one size class; each begins with the next one */
   void *first;
@@ -41,6 +42,7 @@ typedef struct moth_cache {
   int64_t large, small; /* free bytes above MOTH_INLINE_BLOCK; below it, at the last count */
   int64_t high, last;   /* most bytes in use in this period, and in the last */
   int64_t passed;       /* bytes handed out in this period */
+  int64_t reserved;     /* bytes that the cache may hold in any case, see moth_memory_reserve */
   uint64_t clock;       /* counts large blocks that were handed out or freed */
   uint64_t used[MOTH_CLASSES]; /* per large class: the clock when a block was last handed out */
 } moth_cache;
@@ -74,7 +76,7 @@ struct moth_ctx {
   moth_error_state error;
   char str[MOTH_STR_RING][MOTH_STR_SIZE];
   uint32_t str_next;
-  atomic_int cancel;
+  atomic_int cancel; /* bits: 1, a cancel was requested; MOTH_WATCHED, a slice is current */
   int interrupts; /* the count of process interrupts that this context has seen */
   int lanes;      /* threads for a job; set when a call enters the library */
   struct moth_profile *profile, *profiled; /* running; stopped but not taken: see profile.h */
@@ -139,6 +141,8 @@ struct moth_ctx {
   struct moth_observer *observer; /* the first of a chain, usually NULL: see observer.h */
   struct moth_trace *trace;      /* the last trace, see trace.c */
   struct moth_call_log *call_log, *last_log; /* running; the last: see call_log.c */
+  struct moth_slice *slice, *slices; /* the current slice; all slices: see slice.h */
+  bool (*slice_poll)(moth_ctx *ctx); /* pauses the current slice when its time is over, or NULL */
   struct moth_fft_plan *ffts;    /* tables of FFTs, chained: see kernel/fft.c */
 
   moth_results results; /* of the last call */

@@ -18,11 +18,11 @@ static const char *const error_names[] = {
     "OK",      "E_ARG",   "E_TYPE",    "E_DTYPE",  "E_SHAPE",   "E_INDEX",
     "E_DEVICE", "E_ALIAS", "E_VERSION", "E_GRAPH",  "E_DOMAIN",  "E_MEM",
     "E_LIMIT", "E_FORMAT", "E_IO",      "E_STATE",  "E_INTERRUPT", "E_CUDA",
-    "E_UNSUPPORTED"};
+    "E_UNSUPPORTED", "E_PAUSED"};
 
 const char *moth_error_name(int32_t status) {
   if (status > 0) return "OK";
-  return status < MOTH_E_UNSUPPORTED ? "E_UNKNOWN" : error_names[-status];
+  return status < MOTH_E_PAUSED ? "E_UNKNOWN" : error_names[-status];
 }
 
 void moth_error_clear(moth_ctx *ctx) {
@@ -110,6 +110,11 @@ uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
 
 /* -- cancelling -- */
 
+bool moth_cancelled_now(moth_ctx *ctx) {
+  if (ctx->slice_poll && ctx->slice_poll(ctx)) return true;
+  return (atomic_load(&ctx->cancel) & 1) || atomic_load(&moth_interrupts) != ctx->interrupts;
+}
+
 static atomic_int interrupts_taken; /* interrupts that were turned into an error by some context */
 
 void moth_interrupt(void) { atomic_fetch_add(&moth_interrupts, 1); }
@@ -128,12 +133,13 @@ void moth_interrupt_withdraw(void) {
 
 void moth_cancel(moth_ctx *ctx, int32_t on) {
   MOTH_NEED(ctx, true, );
-  atomic_store(&ctx->cancel, on != 0);
+  if (on) atomic_fetch_or(&ctx->cancel, 1);
+  else atomic_fetch_and(&ctx->cancel, ~1);
 }
 
 int32_t moth_interrupted(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, 0);
-  int mine = atomic_exchange(&ctx->cancel, 0), now = atomic_load(&moth_interrupts);
+  int mine = atomic_fetch_and(&ctx->cancel, ~1) & 1, now = atomic_load(&moth_interrupts);
   if (now != ctx->interrupts) {
     mine = 1;
     if (!moth_on_worker) atomic_store(&interrupts_taken, now); /* the host handled it */

@@ -36,10 +36,13 @@ int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to);
 
 extern atomic_int moth_interrupts; /* a counter, so that every context sees each interrupt */
 
-/* Returns true if a cancel is requested. Ops call it at their start and inside long loops. */
+bool moth_cancelled_now(moth_ctx *ctx);
+/* Returns true if a cancel is requested. Ops call it at their start and inside long loops. A slice
+** of time that is over pauses here (slice.h). */
 static inline bool moth_cancelled(moth_ctx *ctx) {
-  return atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
-         (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts);
+  return (atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
+          (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts)) &&
+         moth_cancelled_now(ctx);
 }
 /* Returns E_INTERRUPT. For code that saw a cancel and left work undone, even if the cancel was
 ** withdrawn since. */

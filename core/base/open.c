@@ -3,6 +3,7 @@
 #include "coroutine.h"
 #include "device/device.h"
 #include "call/observer.h"
+#include "call/slice.h"
 #include "capture/profile.h"
 #include "random.h"
 #include "system.h"
@@ -79,6 +80,7 @@ static void unref(moth_ctx *ctx) {
 
 void moth_close(moth_ctx *ctx) {
   if (!ctx || ctx->closed) return;
+  moth_slices_free(ctx);
   moth_profiles_free(ctx);
   ctx->closed = true;
   moth_keep_blocks(ctx, false);

@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "moth_lua.h"
@@ -340,4 +341,92 @@ void moth_word_wake(_Atomic uint32_t *word) {
 
 void moth_at_fork(void (*before)(void), void (*after)(void), void (*child)(void)) {
   pthread_atfork(before, after, child);
+}
+
+/* -- fibers -- */
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FIBERS_TELL_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIBERS_TELL_ASAN 1
+#endif
+#endif
+#if FIBERS_TELL_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+struct moth_fiber {
+  ucontext_t outside, inside;
+  void (*run)(void *arg);
+  void *arg;
+  char *pages; /* the lowest one is not accessible: it catches an overflow */
+  size_t size;
+#if FIBERS_TELL_ASAN
+  const void *outer_stack;
+  size_t outer_size;
+  void *outer_fake, *inner_fake;
+#endif
+};
+
+/* Each switch is announced to AddressSanitizer, which tracks stacks. */
+#if FIBERS_TELL_ASAN
+#define START_SWITCH(fake, bottom, size) __sanitizer_start_switch_fiber(fake, bottom, size)
+#define END_SWITCH(fake, bottom, size) __sanitizer_finish_switch_fiber(fake, bottom, size)
+#else
+#define START_SWITCH(fake, bottom, size) ((void)0)
+#define END_SWITCH(fake, bottom, size) ((void)0)
+#endif
+
+/* makecontext passes ints: the address comes in two. */
+static void fiber_start(unsigned high, unsigned low) {
+  moth_fiber *f = (moth_fiber *)((uintptr_t)high << 16 << 16 | low);
+  END_SWITCH(NULL, &f->outer_stack, &f->outer_size);
+  f->run(f->arg);
+  abort(); /* run never returns */
+}
+
+/* In a function of its own: a compiler expects that getcontext returns twice. */
+static bool context_made(ucontext_t *context) { return getcontext(context) == 0; }
+
+moth_fiber *moth_fiber_new(void (*run)(void *arg), void *arg, size_t stack) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  moth_fiber *f = calloc(1, sizeof *f);
+  if (!f) return NULL;
+  f->run = run;
+  f->arg = arg;
+  f->size = stack + page;
+  f->pages = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
+                  -1, 0);
+  if (f->pages == MAP_FAILED || mprotect(f->pages, page, PROT_NONE) ||
+      !context_made(&f->inside)) {
+    if (f->pages != MAP_FAILED) munmap(f->pages, f->size);
+    free(f);
+    return NULL;
+  }
+  f->inside.uc_stack.ss_sp = f->pages + page;
+  f->inside.uc_stack.ss_size = stack;
+  f->inside.uc_link = NULL;
+  const uintptr_t at = (uintptr_t)f;
+  makecontext(&f->inside, (void (*)(void))fiber_start, 2, (unsigned)(at >> 16 >> 16),
+              (unsigned)at);
+  return f;
+}
+
+void moth_fiber_enter(moth_fiber *f) {
+  START_SWITCH(&f->outer_fake, f->inside.uc_stack.ss_sp, f->inside.uc_stack.ss_size);
+  swapcontext(&f->outside, &f->inside);
+  END_SWITCH(f->outer_fake, NULL, NULL);
+}
+
+void moth_fiber_leave(moth_fiber *f) {
+  START_SWITCH(&f->inner_fake, f->outer_stack, f->outer_size);
+  swapcontext(&f->inside, &f->outside);
+  END_SWITCH(f->inner_fake, &f->outer_stack, &f->outer_size);
+}
+
+void moth_fiber_free(moth_fiber *f) {
+  if (!f) return;
+  munmap(f->pages, f->size);
+  free(f);
 }

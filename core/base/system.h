@@ -100,6 +100,15 @@ void moth_signals_release(const moth_signals *held, bool failed); /* failed: may
 /* Sets the handler of Ctrl-C, which runs on any thread. restarts: interrupted reads continue. */
 void moth_interrupts_to(void (*handler)(int number), bool restarts);
 
+/* -- fibers: stacks of their own, which run on the thread that enters them -- */
+
+typedef struct moth_fiber moth_fiber;
+/* One that runs run(arg) when it is first entered; run never returns. NULL: no memory */
+moth_fiber *moth_fiber_new(void (*run)(void *arg), void *arg, size_t stack);
+void moth_fiber_enter(moth_fiber *f); /* returns when the fiber leaves */
+void moth_fiber_leave(moth_fiber *f); /* inside the fiber; returns when it is entered again */
+void moth_fiber_free(moth_fiber *f);  /* one that is not entered */
+
 /* -- threads and processes -- */
 
 int moth_processors(void); /* processors that this process may use */

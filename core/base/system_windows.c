@@ -292,3 +292,41 @@ void moth_word_wake(_Atomic uint32_t *word) { WakeByAddressAll((void *)word); }
 void moth_at_fork(void (*before)(void), void (*after)(void), void (*child)(void)) {
   (void)before, (void)after, (void)child; /* Windows has no fork */
 }
+
+/* -- fibers -- */
+
+struct moth_fiber {
+  void *outside, *inside;
+  void (*run)(void *arg);
+  void *arg;
+};
+
+static void CALLBACK fiber_start(void *arg) {
+  moth_fiber *f = arg;
+  f->run(f->arg); /* never returns */
+}
+
+moth_fiber *moth_fiber_new(void (*run)(void *arg), void *arg, size_t stack) {
+  moth_fiber *f = calloc(1, sizeof *f);
+  if (!f) return NULL;
+  f->run = run;
+  f->arg = arg;
+  f->inside = CreateFiber(stack, fiber_start, f);
+  if (f->inside) return f;
+  free(f);
+  return NULL;
+}
+
+void moth_fiber_enter(moth_fiber *f) {
+  if (!IsThreadAFiber()) ConvertThreadToFiber(NULL); /* for good: so is any thread that enters */
+  f->outside = GetCurrentFiber();
+  SwitchToFiber(f->inside);
+}
+
+void moth_fiber_leave(moth_fiber *f) { SwitchToFiber(f->outside); }
+
+void moth_fiber_free(moth_fiber *f) {
+  if (!f) return;
+  DeleteFiber(f->inside);
+  free(f);
+}

@@ -25,6 +25,7 @@
 #define WORTH_AWAKE 3e3  /* ns of work that justify sharing with a spinning worker */
 #define WORTH_WAKING 6e4 /* ns of work that justify waking a worker */
 #define LEAST_PIECE 1e3  /* ns; taking shorter pieces would cost more than they save */
+#define SLICE_PIECE 5e4  /* ns; the longest piece in a slice of time, which ends between pieces */
 #define MOST_PIECE 1e6   /* ns; a cancel is checked between pieces */
 #define PER_THREAD 4     /* pieces per thread: slower threads take fewer */
 #define SUSPENDED_NS 1e5     /* ns to wait for the last piece before a worker counts as suspended */
@@ -272,12 +273,13 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
     lanes = 1;
   }
   if (lanes == 1) {
-    j.piece = piece_of(n, grain, cost, MOST_PIECE);
+    j.piece = piece_of(n, grain, cost, ctx->slice ? SLICE_PIECE : MOST_PIECE);
     return alone(ctx, &j);
   }
   if (pool.workers < lanes - 1) start(lanes);
   double ns = all / (lanes * PER_THREAD);
-  ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > MOST_PIECE ? MOST_PIECE : ns;
+  const double most = ctx->slice ? SLICE_PIECE : MOST_PIECE;
+  ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > most ? most : ns;
   j.piece = eager ? (n / grain / 7 + 1) * grain : piece_of(n, grain, cost, ns);
   while (j.piece < n && (n - 1) / j.piece >= MAX_PIECES) j.piece *= 2;
   j.pieces = (uint32_t)((n + j.piece - 1) / j.piece);

@@ -9,6 +9,7 @@
 #include "tensor/loop.h"
 #include "memory_format.h"
 #include "observer.h"
+#include "slice.h"
 #include "registry.h"
 #include "autograd/tape.h"
 #include "tensor/shape.h"
@@ -461,6 +462,7 @@ static int give_results(moth_ctx *ctx, const moth_op *op, const void *args, int 
 int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
                   uint64_t given, moth_handle *out, uint32_t nout) {
   MOTH_NEED(ctx, (slots || !nslots) && (out || !nout), MOTH_E_ARG);
+  if (moth_sliced(ctx)) return moth_call_sliced(ctx, op, slots, nslots, given, out, nout);
   moth_call_frame f;
   moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
   moth_error_clear(ctx);

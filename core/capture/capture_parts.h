@@ -141,6 +141,7 @@ struct moth_capture {
   const char *stale;     /* why the last replay was refused, or NULL */
   const moth_tensor *blamed; /* ... the watched tensor that caused it, or NULL */
   uint32_t resume;       /* in a replay: the instruction at which a guard continues */
+  bool replaying;        /* a replay has begun and not ended; it may be paused */
   moth_tensor *frozen[MOTH_FROZEN];
   uint32_t nfrozen;
 };

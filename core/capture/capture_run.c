@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/threads.h"
 #include "call/autocast.h"
+#include "call/slice.h"
 #include "tensor/handles.h"
 #include "tensor/collect.h"
 #include "tensor/tensor.h"
@@ -401,6 +402,8 @@ static int begin_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inpu
   moth_settle_modes(ctx);
   moth_capture *c = *found = find(ctx, capture);
   if (!c) return ctx->error.code;
+  if (c->replaying)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay of this step is paused in a slice");
   if (ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a replay cannot be part of a recording");
   if (moth_call_log_refuse(ctx, "a captured step cannot be exported")) return ctx->error.code;
@@ -423,6 +426,7 @@ int32_t moth_capture_fits(moth_ctx *ctx, uint32_t capture, const moth_handle *in
 int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                             uint32_t ninputs) {
   MOTH_NEED(ctx, (inputs || !ninputs), MOTH_E_ARG);
+  if (moth_sliced(ctx)) return moth_replay_sliced(ctx, capture, inputs, ninputs);
   moth_tensor *x[MAX_REPLAY_INPUTS];
   moth_capture *c;
   int status = begin_replay(ctx, capture, inputs, ninputs, &c, x);
@@ -436,7 +440,9 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
   const uint32_t span = device ? moth_profile_device_begin(ctx, device) : 0;
   if (!status) status = copy_inputs(c, x);
   if (span) moth_profile_device_end(ctx, span);
+  c->replaying = true;
   if (!status) status = run_code(c);
+  c->replaying = false;
   ctx->grad_mode = mode;
   show(c, status == MOTH_OK);
   if (event) moth_profile_leave(ctx, event, status);

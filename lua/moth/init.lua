@@ -156,6 +156,7 @@ from("moth.sparse", "sparse_coo_tensor :coalesce :is_coalesced :indices :values 
   .. ":_indices :_values :_nnz")
 from("moth.tensor.scope", "scope keep")
 from("moth.capture", "capture")
+from("moth.budget", "budget cancel_budget reserve")
 from("moth.kernel", "kernel")
 from("moth.tensor.memory", "memory set_memory_limit set_memory_floor empty_cache reset_peak_memory "
   .. "collect leaks")

@@ -228,7 +228,7 @@ local function argument(name, arg)
   if arg.is_pointer then
     if arg.name == "ctx" then return ctx end
     if arg.name == "op" then return op end
-    if arg.name == "deleter" then return nil end
+    if arg.name == "deleter" or arg.name == "work" then return nil end
     local space = ffi.new "uint64_t[4096]"
     keep[#keep + 1] = space
     return ffi.cast("void *", space)
@@ -261,7 +261,8 @@ for result, name, list in text:gmatch "\n([%w_ ]+[ %*]+)(moth_[%w_]+)(%b())" do
   local args, pointers = {}, 0
   list = list:sub(2, -2):gsub("void %(%*deleter%)%b()", "void *deleter")
   for part in list:gmatch "[^,]+" do
-    local arg = { is_pointer = part:find("*", 1, true) ~= nil, name = part:match "([%w_]+)%s*$" }
+    local arg = { is_pointer = part:find("*", 1, true) ~= nil or part:find "_function " ~= nil,
+      name = part:match "([%w_]+)%s*$" }
     args[#args + 1] = arg
     if arg.is_pointer then pointers = pointers + 1 end
   end

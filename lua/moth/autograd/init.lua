@@ -25,7 +25,7 @@ local nodes = autograd.nodes
 
 -- The reasons why moth_task_step stops:
 local HOOK, FUNCTION, AGAIN = C.MOTH_TASK_HOOK, C.MOTH_TASK_FUNCTION, C.MOTH_TASK_AGAIN
-local AFTER = C.MOTH_TASK_AFTER
+local AFTER, PAUSED = C.MOTH_TASK_AFTER, C.MOTH_E_PAUSED
 local RETAIN_GRAPH, CREATE_GRAPH = C.MOTH_RETAIN_GRAPH, C.MOTH_CREATE_GRAPH
 local ALLOW_UNUSED = C.MOTH_ALLOW_UNUSED
 
@@ -237,6 +237,15 @@ local function forget(id, flags)
   nodes[id] = nil
 end
 
+-- Runs a pass until it ends or stops for Lua. Repeats what a slice of moth.budget has paused.
+local function step(task)
+  local status
+  repeat
+    status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
+  until status ~= PAUSED or not lib.pause()
+  return status
+end
+
 -- Continues a pass from the status with which it stopped.
 local function drive(status, task, flags)
   local mode = bit.band(flags, CREATE_GRAPH) ~= 0 and 1 or 0
@@ -268,7 +277,7 @@ local function drive(status, task, flags)
     else
       autograd.fail(status)
     end
-    status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
+    status = step(task)
   end
 end
 
@@ -316,7 +325,7 @@ local function run(roots, grads, nroots, inputs, ninputs, flags, collect, fname)
       error(problem, 0)
     end
   end
-  status = C.moth_task_step(ctx, task, node_out, given_out, wanted_out)
+  status = step(task)
   if status < 0 then return autograd.fail(status) end
   if status == 0 and not collect then return nil end -- the pass has ended and is freed
   return run_on(status, task, flags, collect)

@@ -25,7 +25,7 @@ local state = {calls = 0}
 local T = setmetatable({}, {__index = calls}) -- the helpers
 T.C, T.ctx, T.Handle, T.istype, T.int64 = C, ctx, Handle, ffi.istype, lib.int64
 T.live, T.none, T.NONE, T.state = lib.live, lib.none, lib.NONE, state
-T.due, T.adopt, T.recover = lib.due, lib.adopt, lib.recover
+T.due, T.adopt, T.recover, T.PAUSED = lib.due, lib.adopt, lib.recover, C.MOTH_E_PAUSED
 T.require_grad = function(x) x.requires_grad = true end
 
 --- A call of an op with a tensor for a number argument.
@@ -102,7 +102,9 @@ local function shift(name, sig, arg, x, again)
   if state.calls ~= mine then return shift(name, sig, arg, x, again) end
   local status = C.moth_call(ctx, op, one_slot, 1, 1, y, 1)
   if status >= 0 then return lib.adopt(y, status) end
-  if not again and lib.recover(status) then return shift(name, sig, arg, x, true) end
+  if (not again or status == C.MOTH_E_PAUSED) and lib.recover(status) then
+    return shift(name, sig, arg, x, true)
+  end
   errors.status(status, sig.name, arg, x)
 end
 

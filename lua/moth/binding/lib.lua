@@ -85,6 +85,7 @@ function lib.declare(part)
 end
 
 local WANT, KNOWN, E_MEM, E_LIMIT = C.MOTH_WANT, C.MOTH_KNOWN, C.MOTH_E_MEM, C.MOTH_E_LIMIT
+local E_PAUSED = C.MOTH_E_PAUSED
 
 require("moth.base.traverse")(path, anchor)
 
@@ -311,9 +312,11 @@ jit.off(lib.due)
 jit.off(lib.collect)
 
 --- Called after a failed call, whose line a profile may need too. Returns true if a collection has
--- freed memory and the call should be tried again.
+-- freed memory and the call should be tried again, or if a slice of moth.budget was over and the
+-- next one has begun (lib.pause of budget.lua).
 function lib.recover(status)
   if lib.note_line then lib.note_line() end
+  if status == E_PAUSED then return lib.pause() end
   return (status == E_MEM or status == E_LIMIT) and lib.collect(true)
 end
 

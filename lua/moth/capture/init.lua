@@ -22,7 +22,7 @@ local C, ctx = lib.C, lib.ctx
 
 lib.declare "capture"
 
-local STALE, WANT = C.MOTH_CAPTURE_STALE, C.MOTH_WANT
+local STALE, WANT, PAUSED = C.MOTH_CAPTURE_STALE, C.MOTH_WANT, C.MOTH_E_PAUSED
 local MAX_RECORDINGS = 8  -- recordings stored for one step
 local MAX_EMPTY = 3 -- runs in a row without a recording
 
@@ -119,11 +119,22 @@ local function run_and_record(self, ...)
   return give(results)
 end
 
+-- Repeats a replay that a slice of moth.budget has paused. Returns its status.
+local function resume(r, ...)
+  local status
+  repeat
+    lib.pause()
+    status = r.run(true, select("#", ...), ...)
+  until status ~= PAUSED
+  return status
+end
+
 -- Tries the older recordings; the one that fits becomes the last.
 local function others(self, ...)
   for i = 1, #self.list do
     local r = self.list[i]
     local status = r ~= self.last and r.run(true, select("#", ...), ...) or STALE
+    if status == PAUSED then status = resume(r, ...) end
     if status ~= STALE then
       self.last = r
       table.insert(self.list, 1, table.remove(self.list, i))
@@ -162,6 +173,7 @@ local function run(self, ...)
       if results.one then return results[1] end
       return give(results)
     end
+    if status == PAUSED then status = resume(r, ...) end
   end
   return slow(self, status, ...)
 end
@@ -299,6 +311,7 @@ verified = function(self, ...)
   swap_numbers(numbers)
   if not ok then error(results, 0) end
   local status = r.run(true, n, ...)
+  if status == PAUSED then status = resume(r, ...) end
   if status == STALE then -- the step's own run counts
     lib.check(C.moth_capture_swap(ctx, r.id), "capture")
     rewind.restore(after)

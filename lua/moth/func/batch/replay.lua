@@ -127,7 +127,10 @@ local RESULTS, SLOTS = 8, 64 -- the largest numbers of an op
 function Replay:invoke(meta, slots)
   local out = self.out
   for k = 0, RESULTS - 1 do out[k]._slot, out[k]._gen = 0, 0 end
-  local status = C.moth_call(ctx, meta.op, slots, meta.nslots, 2 ^ #meta.args - 1, out, RESULTS)
+  local status
+  repeat
+    status = C.moth_call(ctx, meta.op, slots, meta.nslots, 2 ^ #meta.args - 1, out, RESULTS)
+  until status ~= C.MOTH_E_PAUSED or not lib.pause()
   if status == C.MOTH_E_INTERRUPT then lib.check(status, "vmap") end
   if status < 0 then return nil end
   local list, waiting = {}, C.moth_result_count(ctx)

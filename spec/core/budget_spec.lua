@@ -1,0 +1,194 @@
+--- moth.budget and moth.reserve: work in slices of time.
+
+local moth = require "moth"
+local nn = moth.nn
+local F = nn.functional
+
+local LEAST = 1e-9 -- seconds: each slice ends at the first poll
+
+-- Runs fn(...) in slices. @return the number of slices, then the results
+local function in_slices(seconds, between, fn, ...)
+  local slices = 0
+  while true do
+    slices = slices + 1
+    local results = {moth.budget(seconds, fn, ...)}
+    if results[1] then return slices, unpack(results, 2) end
+    if between then between(slices) end
+    assert(slices < 1e6, "the work does not end")
+  end
+end
+
+local function small_net()
+  moth.manual_seed(3)
+  local net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.BatchNorm2d(8), nn.MaxPool2d(2),
+    nn.Flatten(), nn.Linear(8 * 7 * 7, 10))
+  return net, moth.optim.Adam(net:parameters(), 0.01)
+end
+
+local function train(net, optimizer, steps)
+  for i = 1, steps do
+    moth.manual_seed(i)
+    local x, y = moth.randn(16, 1, 16, 16), moth.randint(1, 11, {16})
+    optimizer:zero_grad()
+    F.cross_entropy(net(x), y):backward()
+    optimizer:step()
+  end
+  return net
+end
+
+-- The parameters after `steps` steps, as strings.
+local function weights_of(net)
+  local list = {}
+  for i, p in ipairs(net:parameters()) do
+    local t = p:detach():contiguous():view(-1)
+    list[i] = table.concat(t:tolist(), " ")
+  end
+  return table.concat(list, "\n")
+end
+
+describe("moth.budget", function()
+  it("returns true and the results when the work ends in one slice", function()
+    local done, a, b = moth.budget(10, function(x, y) return x + y, "second" end, 1, 2)
+    assert.is_true(done)
+    assert.equal(3, a)
+    assert.equal("second", b)
+  end)
+
+  it("continues the work at the next call, with the results of an unsliced run", function()
+    local net, optimizer = small_net()
+    local expected = weights_of(train(net, optimizer, 4))
+    net, optimizer = small_net()
+    local slices = in_slices(2e-5, nil, function() return train(net, optimizer, 4) end)
+    assert.is_true(slices > 4)
+    assert.equal(expected, weights_of(net))
+  end)
+
+  it("lets the host run ops between the slices", function()
+    local a = moth.arange(200 * 200):view(200, 200):to(moth.float32) / 40000
+    local expected = (a:matmul(a) + 1):sum(1):softmax(1)
+    local other = moth.randn(50)
+    local want = (other * 2 + 1):sum():item()
+    local _, y = in_slices(2e-5, function()
+      assert.equal(want, (other * 2 + 1):sum():item())
+      assert.has_error(function() return other:sum(9) end)
+    end, function() return (a:matmul(a) + 1):sum(1):softmax(1) end)
+    assert.is_true(moth.equal(expected, y))
+  end)
+
+  it("pauses inside a captured step", function()
+    local function run(sliced)
+      local net, optimizer = small_net()
+      moth.manual_seed(5)
+      local x, y = moth.randn(16, 1, 16, 16), moth.randint(1, 11, {16})
+      local step = moth.capture(function(a, b)
+        optimizer:zero_grad()
+        local loss = F.cross_entropy(net(a), b)
+        loss:backward()
+        optimizer:step()
+        return loss
+      end)
+      local slices = 0
+      for _ = 1, 8 do
+        if sliced then slices = slices + in_slices(2e-5, nil, step, x, y) else step(x, y) end
+      end
+      return weights_of(net), slices
+    end
+    local expected = run(false)
+    local got, slices = run(true)
+    assert.equal(expected, got)
+    assert.is_true(slices > 16)
+  end)
+
+  it("runs several works in turn", function()
+    local function work(n)
+      return function()
+        local x = moth.full({n}, 1)
+        for _ = 1, 30 do x = x + 1 end
+        return x:sum():item()
+      end
+    end
+    local a, b = work(10), work(20)
+    local done_a, done_b, ra, rb
+    for _ = 1, 1e5 do
+      if not done_a then done_a, ra = moth.budget(LEAST * 1000, a) end
+      if not done_b then done_b, rb = moth.budget(LEAST * 1000, b) end
+      if done_a and done_b then break end
+    end
+    assert.equal(310, ra)
+    assert.equal(620, rb)
+  end)
+
+  it("raises an error of the work, and begins it again after that", function()
+    local calls = 0
+    local function work()
+      calls = calls + 1
+      if calls == 1 then moth.zeros(2):view(3) end
+      return "done"
+    end
+    assert.error_matches(function() in_slices(1, nil, work) end, "view")
+    assert.same({true, "done"}, {moth.budget(1, work)})
+  end)
+
+  it("ends a slice where the work yields", function()
+    local function work() coroutine.yield() return 7 end
+    assert.same({false}, {moth.budget(1, work)})
+    assert.same({true, 7}, {moth.budget(1, work)})
+  end)
+
+  it("keeps the modes of the host and of the work apart", function()
+    local x = moth.randn(3, {requires_grad = true})
+    local function work()
+      return moth.no_grad(function()
+        local y = x
+        for _ = 1, 20 do y = y * 2 end
+        return y.requires_grad
+      end)
+    end
+    local _, inside = in_slices(2e-6, function()
+      assert.is_true((x * 2).requires_grad)
+    end, work)
+    assert.is_false(inside)
+  end)
+
+  it("frees unfinished work that is cancelled", function()
+    local before = moth.memory()
+    for _ = 1, 20 do
+      local a = moth.randn(256, 256)
+      local function work() return a:matmul(a):matmul(a):sum():item() end
+      moth.budget(1e-5, work)
+      assert.is_true(moth.cancel_budget(work))
+      assert.is_false(moth.cancel_budget(work))
+    end
+    moth.collect()
+    moth.collect()
+    assert.is_true(moth.memory().live_bytes <= before.live_bytes + 1024)
+  end)
+
+  it("refuses a time that is no number and work that cannot be called", function()
+    assert.error_matches(function() moth.budget("1", print) end, "seconds")
+    assert.error_matches(function() moth.budget(-1, print) end, "seconds")
+    assert.error_matches(function() moth.budget(0 / 0, print) end, "seconds")
+    assert.error_matches(function() moth.budget(1, 5) end, "fn")
+  end)
+
+  it("refuses work that calls itself", function()
+    local work
+    work = function() return moth.budget(1, work) end
+    assert.error_matches(function() moth.budget(1, work) end, "runs already")
+  end)
+end)
+
+describe("moth.reserve", function()
+  it("keeps the memory of one run, so that later runs allocate nothing", function()
+    local net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8))
+    local x = moth.randn(32, 64)
+    local function frame() return moth.scope(function() return net(x):sum():item() end) end
+    moth.no_grad(function()
+      assert.is_number(moth.reserve(frame))
+      frame()
+      local before = moth.memory().allocations
+      for _ = 1, 200 do frame() end
+      assert.equal(before, moth.memory().allocations)
+    end)
+  end)
+end)
