@@ -1,28 +1,12 @@
 --- nginx.lua -- runs an nginx with http-lua while a function runs, and sends requests to it.
 --
--- MOTH_NGINX names the folder that contains its usr/; without it the installed nginx is used, if
--- any. Its packages conflict with Debian's luajit, but they can be unpacked:
---
---     apt-get download nginx libnginx-mod-http-lua libnginx-mod-http-ndk lua-resty-core \
---       lua-resty-lrucache libluajit2-5.1-2
---     for file in *.deb; do dpkg -x $file nginx; done
+-- MOTH_NGINX names the folder that contains its usr/; without it, that is build/hosts/nginx, which
+-- .ci/nginx makes: Debian's packages conflict with its luajit, but they can be unpacked.
 
-local ffi = require "ffi"
+local http = require "spec.support.http"
 local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 
-pcall(ffi.cdef, [[
-struct moth_spec_address { uint16_t family, port; uint32_t host; char zero[8]; };
-int socket(int family, int kind, int protocol);
-int connect(int fd, const void *address, uint32_t size);
-int bind(int fd, const void *address, uint32_t size);
-int getsockname(int fd, void *address, uint32_t *size);
-long send(int fd, const void *bytes, size_t size, int flags);
-long recv(int fd, void *bytes, size_t size, int flags);
-int close(int fd);
-]])
-
-local C = ffi.C
 local nginx = {}
 
 local function exists(path)
@@ -31,57 +15,36 @@ local function exists(path)
   return file ~= nil
 end
 
-local root = os.getenv "MOTH_NGINX" or ""
+local root = os.getenv "MOTH_NGINX" or require("moth.error").root .. "build/hosts/nginx"
 local program = root .. "/usr/sbin/nginx"
 local modules = root .. "/usr/lib/nginx/modules/"
 
 if jit.os ~= "Linux" then
   nginx.why = "sockets are called as Linux has them"
 elseif not exists(program) or not exists(modules .. "ngx_http_lua_module.so") then
-  nginx.why = "there is no nginx with http-lua; MOTH_NGINX names the folder of an unpacked one"
-end
-
-local function address_of(port)
-  local a = ffi.new "struct moth_spec_address"
-  a.family, a.port = 2, bit.bor(bit.lshift(bit.band(port, 255), 8), bit.rshift(port, 8))
-  a.host = 0x0100007f -- 127.0.0.1
-  return a
-end
-
-local function free_port()
-  local fd, a, size = C.socket(2, 1, 0), address_of(0), ffi.new("uint32_t[1]", 16)
-  assert(C.bind(fd, a, 16) == 0 and C.getsockname(fd, a, size) == 0)
-  C.close(fd)
-  return bit.bor(bit.lshift(bit.band(a.port, 255), 8), bit.rshift(a.port, 8))
+  nginx.why = "no nginx with http-lua: .ci/nginx unpacks Debian's in build/hosts/nginx"
 end
 
 --- Sends a request. @return the connection, or nil
 function nginx.ask(port, path)
-  local fd = C.socket(2, 1, 0)
-  if C.connect(fd, address_of(port), 16) ~= 0 then
-    C.close(fd)
-    return nil
-  end
-  local text = "GET " .. path .. " HTTP/1.0\r\nHost: localhost\r\n\r\n"
-  C.send(fd, text, #text, 0x4000) -- MSG_NOSIGNAL
+  local fd = http.connect(port)
+  if fd then http.send(fd, "GET " .. path .. " HTTP/1.0\r\nHost: localhost\r\n\r\n") end
   return fd
 end
-
-local buffer = ffi.new "char[65536]"
 
 --- The body of the answer to a request.
 function nginx.answer(fd)
   local parts = {}
   repeat
-    local n = tonumber(C.recv(fd, buffer, 65536, 0))
-    if n > 0 then parts[#parts + 1] = ffi.string(buffer, n) end
-  until n <= 0
-  C.close(fd)
+    local bytes = http.receive(fd)
+    parts[#parts + 1] = bytes
+  until not bytes
+  http.close(fd)
   return (table.concat(parts):gsub("^.-\r\n\r\n", ""))
 end
 
 --- Closes a connection before the reply.
-function nginx.leave(fd) C.close(fd) end
+nginx.leave = http.close
 
 local CONF = [[
 daemon off; master_process off; worker_processes 1; pid nginx.pid; error_log errors.log warn;
@@ -107,7 +70,7 @@ function nginx.serve(app, seconds, f)
   process.shell(("mkdir -p '%s'"):format(folder))
   local here = require("moth.error").root
   if not here:match "^/" then here = process.shell("pwd"):gsub("%s+$", "") .. "/" .. here end
-  local port = free_port()
+  local port = http.free_port()
   local function write(name, text)
     local file = assert(io.open(folder .. "/" .. name, "w"))
     file:write(text)
