@@ -5,3 +5,4 @@ self = false
 ignore = { "581" } -- `not (x < y)` is not `x >= y` where NaN may come
 exclude_files = { "build*" }
 files["spec/**/*.lua"] = { std = "luajit+busted" }
+files["examples/hosts/nginx/*.lua"] = { std = "luajit+ngx_lua" }
