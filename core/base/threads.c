@@ -266,7 +266,8 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   if (n <= 0) return MOTH_OK;
   int lanes = moth_lanes(ctx);
   const bool eager = atomic_load_explicit(&pool.eager, memory_order_relaxed);
-  if (n <= grain || (all < WORTH_AWAKE && !eager) || moth_on_worker) lanes = 1;
+  /* A paused job would keep the pool busy, and a forked child would wait for its workers. */
+  if (n <= grain || (all < WORTH_AWAKE && !eager) || moth_on_worker || ctx->slice) lanes = 1;
   if (lanes > 1 && pthread_mutex_trylock(&pool.busy)) lanes = 1;
   else if (lanes > 1 && !worth(all, eager)) {
     pthread_mutex_unlock(&pool.busy);
@@ -278,8 +279,7 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
   }
   if (pool.workers < lanes - 1) start(lanes);
   double ns = all / (lanes * PER_THREAD);
-  const double most = ctx->slice ? SLICE_PIECE : MOST_PIECE;
-  ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > most ? most : ns;
+  ns = ns < LEAST_PIECE ? LEAST_PIECE : ns > MOST_PIECE ? MOST_PIECE : ns;
   j.piece = eager ? (n / grain / 7 + 1) * grain : piece_of(n, grain, cost, ns);
   while (j.piece < n && (n - 1) / j.piece >= MAX_PIECES) j.piece *= 2;
   j.pieces = (uint32_t)((n + j.piece - 1) / j.piece);
