@@ -237,3 +237,16 @@ describe("a captured step whose result is a table", function()
     assert.are.same({32, 31}, {state.h:item(), state.c:item()})
   end)
 end)
+
+describe("a captured step that reads a table with tensors as keys", function()
+  it("is recorded, and again after a value changes", function()
+    local scales = {[moth.ones(2)] = 3}
+    local step = moth.capture(function(x)
+      for _, scale in pairs(scales) do x = x * scale end
+      return x
+    end)
+    for _ = 1, 3 do assert.are.equal(3, step(moth.ones(1)):item()) end
+    for key in pairs(scales) do scales[key] = 5 end
+    assert.are.equal(5, step(moth.ones(1)):item())
+  end)
+end)

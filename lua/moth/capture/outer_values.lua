@@ -148,7 +148,8 @@ local function place_of(place, key)
     place = place:sub(1, MAX_NAME / 4) .. "..." .. place:sub(-MAX_NAME / 4)
   end
   if type(key) == "string" then return place .. "." .. key end
-  return ("%s[%s]"):format(place, tostring(key))
+  -- tostring would read the values of a tensor
+  return ("%s[%s]"):format(place, lib.istensor(key) and "a tensor" or tostring(key))
 end
 
 -- ---- following values ----
