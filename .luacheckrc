@@ -5,4 +5,6 @@ self = false
 ignore = { "581" } -- `not (x < y)` is not `x >= y` where NaN may come
 exclude_files = { "build*" }
 files["spec/**/*.lua"] = { std = "luajit+busted" }
+files["examples/hosts/love/*.lua"] = { std = "luajit+love" }
+files["spec/hosts/love_driver.lua"] = { std = "luajit+love" }
 files["examples/hosts/nginx/*.lua"] = { std = "luajit+ngx_lua" }
