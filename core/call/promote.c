@@ -94,7 +94,7 @@ static int same_dtypes(const moth_op *op, moth_cursor c, int *dtype) {
     if (!first) first = x, its_name = op->rows[c.from].name;
     if (x->l.dtype != first->l.dtype && !(op->flags & MOTH_OP_MIXED))
       return moth_fail(x->ctx, MOTH_E_DTYPE, op->rows[c.from].name,
-                       "%s does not go with '%s', %s; convert one of them with :to()", moth_str(x),
+                       "%s does not match '%s', %s; convert one of them with :to()", moth_str(x),
                        its_name, moth_str(first));
   }
   *dtype = first ? first->l.dtype : MOTH_NO_DTYPE;

@@ -38,7 +38,7 @@ int moth_real_clear(moth_tensor *y) {
 
 int moth_real_alike(const char *arg, const moth_tensor *x, const moth_tensor *like) {
   if (!x || moth_compute_dtype(x->l.dtype) == moth_compute_dtype(like->l.dtype)) return MOTH_OK;
-  return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "%s does not go with %s", moth_str(x),
+  return moth_fail(x->ctx, MOTH_E_DTYPE, arg, "%s does not match %s", moth_str(x),
                    moth_str(like));
 }
 

@@ -419,7 +419,7 @@ static int src_flow(moth_grad *g, moth_tensor *src, int64_t dim, moth_tensor *in
 static int scatter_shape(const scatter_args *a, moth_layout *y) {
   if (a->src->l.ndim && a->src->l.dtype != a->input->l.dtype)
     return moth_fail(a->ctx, MOTH_E_DTYPE, "src",
-                     "%s does not go with 'input', %s; convert one of them with :to()",
+                     "%s does not match 'input', %s; convert one of them with :to()",
                      moth_str(a->src), moth_str(a->input));
   return scatter_rule(a->input, a->dim, a->index, a->src, y);
 }

@@ -137,7 +137,7 @@ int32_t moth_sparse_make(moth_ctx *ctx, const moth_handle *rows, const moth_hand
   moth_settle_modes(ctx);
   if (r->l.dtype != MOTH_I64 || r->l.ndim != 1 || v->l.ndim == 0 ||
       v->l.shape[0] != r->l.numel || r->l.device != v->l.device)
-    return moth_fail(ctx, MOTH_E_SHAPE, "values", "%s does not go with the rows %s", moth_str(v),
+    return moth_fail(ctx, MOTH_E_SHAPE, "values", "%s does not match the rows %s", moth_str(v),
                      moth_str(r));
   if (ctx->grad_mode && moth_needs_grad(v))
     return moth_fail(ctx, MOTH_E_GRAPH, "values",

@@ -165,10 +165,10 @@ describe("a layer names its input, and the needed shape:", function()
   end, "bad argument 'memory' to 'TransformerDecoderLayer' (4 is needed")
   layer("a layer of another dtype", function()
     return (nn.Conv2d(3, 2, 3)(moth.ones(2, 3, 5, 5):double()))
-  end, "bad argument 'input' to 'Conv2d' (f64 (2, 3, 5, 5) does not go with the layer's weight, "
+  end, "bad argument 'input' to 'Conv2d' (f64 (2, 3, 5, 5) does not match the layer's weight, "
     .. "f32 (2, 3, 3, 3)")
   layer("LSTM of another dtype", function() return (nn.LSTM(5, 2)(x:double())) end,
-    "bad argument 'input' to 'LSTM' (f64 (2, 3, 5) does not go with the layer's weight_ih_l0")
+    "bad argument 'input' to 'LSTM' (f64 (2, 3, 5) does not match the layer's weight_ih_l0")
   layer("a layer within a net of the user's, by its path", function()
     local net = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(4))
     local y = net(moth.ones(2, 3))

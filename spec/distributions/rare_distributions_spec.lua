@@ -89,7 +89,7 @@ end)
 it("kl_divergence raises for batches that do not broadcast", function()
   assert.error_matches(function()
     D.kl_divergence(D.Normal(moth.zeros(2), 1), D.Normal(moth.zeros(3), 1))
-  end, "'q' to 'kl_divergence' (a batch that goes with (2) is needed, got (3)", 1, true)
+  end, "'q' to 'kl_divergence' (a batch that broadcasts with (2) is needed, got (3)", 1, true)
 end)
 
 it("constraints.multinomial bounds the sum of counts", function()
@@ -401,7 +401,7 @@ describe("a rarer distribution raises for", function()
     refuses("either probs or logits are needed, got none", function() D.Binomial(3) end)
     refuses("'temperature' to 'RelaxedOneHotCategorical' %(numbers above 0",
       function() D.RelaxedOneHotCategorical(0, moth.ones(3)) end)
-    refuses("'dim' to 'LKJCholesky' %(a number from 2 on", function() D.LKJCholesky(1) end)
+    refuses("'dim' to 'LKJCholesky' %(an integer from 2 on", function() D.LKJCholesky(1) end)
     refuses("'df' to 'Wishart' %(numbers above 1 are needed",
       function() D.Wishart(1, moth.eye(2)) end)
     refuses("'covariance_matrix' to 'Wishart' %(a matrix is needed", function() D.Wishart(3) end)

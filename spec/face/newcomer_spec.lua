@@ -133,7 +133,7 @@ end)
 describe("two dtypes in one call", function()
   it("raise with the names of both arguments", function()
     refuses(function() return (nn.Linear(3, 4)(moth.ones(2, 3):double())) end,
-      "bad argument 'input' to 'Linear' (f64 (2, 3) does not go with the layer's weight, "
+      "bad argument 'input' to 'Linear' (f64 (2, 3) does not match the layer's weight, "
         .. "f32 (4, 3)")
   end)
 end)

@@ -88,7 +88,7 @@ local ROWS = [=[
   D.register_kl(3, D.Normal, print)
     bad argument 'type_p' to 'register_kl' (a class of distributions is needed, got 3)
   D.kl_divergence(D.Binomial(2, 0.5), D.Binomial(3, 0.5))
-    bad argument 'q' to 'kl_divergence' (there is no formula where q's total_count is above p's)
+    bad argument 'q' to 'kl_divergence' (there is no formula if q's total_count is above p's)
   D.kl_divergence(normal_of(2), normal_of(3))
     bad argument 'q' to 'kl_divergence' (vectors of 2 numbers are needed as in p, got 3)
   D.kl_divergence(independent(1), independent(2))

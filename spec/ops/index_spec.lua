@@ -74,7 +74,7 @@ for _, group in ipairs{ basic, advanced } do
   it("scatters only values of the tensor's own dtype, and any number", function()
     local z, at = moth.zeros(2), moth.tensor {1LL}
     assert.has_error_like(function() z:scatter(1, at, moth.ones(1, {dtype = moth.float64})) end,
-      "'src' to 'scatter' %(f64 %(1%) does not go with 'input', f32 %(2%); convert")
+      "'src' to 'scatter' %(f64 %(1%) does not match 'input', f32 %(2%); convert")
     assert.same({0.5, 0}, z:scatter(1, at, 0.5):tolist())
   end)
 

@@ -15,8 +15,8 @@ local bounded = {}
 
 --- The distribution function is 1 - (1 - x^a)^b, for x from 0 to 1; it is similar to Beta.
 local Kumaraswamy = tools.made("Kumaraswamy", {
-  {"concentration1", positive, "a: how much is near 1"},
-  {"concentration0", positive, "b: how much is near 0"}})
+  {"concentration1", positive, "a: the exponent of x; the larger, the closer to 1"},
+  {"concentration0", positive, "b: the exponent of 1 - x^a; the larger, the closer to 0"}})
 bounded.Kumaraswamy = Kumaraswamy
 
 -- The n-th moment.
@@ -155,8 +155,9 @@ end
 function Continuous:entropy() return -self:_mean_log_prob(self.mean) end
 
 --- Angles around loc, in radians. A higher concentration makes the distribution narrower.
-local VonMises = tools.made("VonMises", {{"loc", constraints.real, "the middle"},
-  {"concentration", positive, "1 / variance, where it is high"}})
+local VonMises = tools.made("VonMises", {
+  {"loc", constraints.real, "the mean direction, in radians"},
+  {"concentration", positive, "approximately 1 / variance if it is large"}})
 bounded.VonMises = VonMises
 VonMises.has_rsample = false
 

@@ -40,14 +40,14 @@ local constraints = {Constraint = Constraint, by_default = true}
 --- moth.distributions.set_default_validate_args(value).
 constraints.set_default_validate_args = define {
   name = "set_default_validate_args",
-  doc = "Whether distributions made from now on check their parameters and values.",
+  doc = "Sets whether new distributions check their parameters and values.",
   examples = "true",
   outputs = "",
   args = {{"bool", "value", "check them?"}},
   run = function(value) constraints.by_default = value end,
 }
 
-local function whole(x)
+local function integral(x)
   return x:is_floating_point() and x:eq(x:floor()) or x:eq(x)
 end
 
@@ -127,7 +127,7 @@ end
 --- The integers from low to high, both included.
 function constraints.integer_interval(low, high)
   return Constraint(("integers from %s to %s"):format(shown(low), shown(high)),
-    function(x) return x:ge(low):logical_and(x:le(high)):logical_and(whole(x)) end)
+    function(x) return x:ge(low):logical_and(x:le(high)):logical_and(integral(x)) end)
 end
 
 constraints.unit_interval = constraints.interval(0, 1)
@@ -170,7 +170,7 @@ end, 1)
 function constraints.multinomial(most)
   local text = "vectors of integers from 0 on whose sum is at most " .. shown(most)
   return Constraint(text, function(x)
-    return x:ge(0):logical_and(whole(x)):all(-1):logical_and(x:sum(-1):le(most))
+    return x:ge(0):logical_and(integral(x)):all(-1):logical_and(x:sum(-1):le(most))
   end, 1)
 end
 

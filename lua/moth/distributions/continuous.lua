@@ -19,7 +19,7 @@ local EULER = tools.EULER
 local continuous = {}
 
 -- Defines a class with loc and scale.
-local function spread(name, loc, scale, arguments)
+local function loc_scale(name, loc, scale, arguments)
   local new = class(name, Distribution)
   continuous[name] = new
   new.has_rsample = true
@@ -36,12 +36,12 @@ local function spread(name, loc, scale, arguments)
 end
 
 -- Returns the standardized value: (value - loc) / scale.
-local function standing(self, value) return (value - self.loc) / self.scale end
+local function standardized(self, value) return (value - self.loc) / self.scale end
 
 -- ---- Normal and related distributions ----
 
 --- The normal distribution with mean loc and standard deviation scale.
-local Normal = spread("Normal", "the mean", "the standard deviation")
+local Normal = loc_scale("Normal", "the mean", "the standard deviation")
 
 function Normal:_mean() return (self.loc:clone()) end
 function Normal:_variance() return (self.scale:square()) end
@@ -53,14 +53,14 @@ end
 
 function Normal:log_prob(value)
   value = self:_check(value, "log_prob")
-  return standing(self, value):square() * -0.5 - self.scale:log() - LOG_ROOT_2PI
+  return standardized(self, value):square() * -0.5 - self.scale:log() - LOG_ROOT_2PI
 end
 
 function Normal:entropy() return self.scale:log() + (0.5 + LOG_ROOT_2PI) end
 
 function Normal:cdf(value)
   value = self:_check(value, "cdf")
-  return (standing(self, value) * -math.sqrt(0.5)):erfc() * 0.5
+  return (standardized(self, value) * -math.sqrt(0.5)):erfc() * 0.5
 end
 
 function Normal:icdf(value)
@@ -68,7 +68,8 @@ function Normal:icdf(value)
 end
 
 --- The distribution of exp(x) for a normal x with mean loc and standard deviation scale.
-local LogNormal = spread("LogNormal", "mean of the logarithms", "their standard deviation")
+local LogNormal = loc_scale("LogNormal", "the mean of the logarithms",
+  "the standard deviation of the logarithms")
 
 -- Returns the distribution of the logarithms.
 local function below(self) return (Normal(self.loc, self.scale, false)) end
@@ -105,7 +106,7 @@ continuous.HalfNormal = HalfNormal
 HalfNormal.has_rsample = true
 HalfNormal.arg_constraints = {scale = constraints.positive}
 HalfNormal.signature = define.signature("HalfNormal", {
-  number("scale", "standard deviation before the sign is dropped"), VALIDATE})
+  number("scale", "the standard deviation of x"), VALIDATE})
 
 function HalfNormal:init(scale, validate_args)
   self.scale = tools.broadcast("HalfNormal", {"scale"}, {scale})
@@ -148,7 +149,7 @@ continuous.Uniform = Uniform
 Uniform.has_rsample = true
 Uniform.arg_constraints = {low = constraints.real, high = constraints.real}
 Uniform.signature = define.signature("Uniform", {
-  number("low", "where they begin"), number("high", "where they end"), VALIDATE})
+  number("low", "the smallest value"), number("high", "the upper bound, excluded"), VALIDATE})
 
 function Uniform:init(low, high, validate_args)
   self.low, self.high = tools.broadcast("Uniform", {"low", "high"}, {low, high})
@@ -228,7 +229,7 @@ function Exponential:icdf(value) return -(-self:_share(value)):log1p() / self.ra
 -- ---- Laplace, Gumbel, Cauchy ----
 
 --- The Laplace distribution, with the density exp(-|x - loc| / scale) / (2 scale).
-local Laplace = spread("Laplace", "the mean", "the mean distance from it")
+local Laplace = loc_scale("Laplace", "the mean", "the mean distance from the mean")
 
 function Laplace:_mean() return (self.loc:clone()) end
 function Laplace:_variance() return self.scale:square() * 2 end
@@ -241,13 +242,13 @@ end
 
 function Laplace:log_prob(value)
   value = self:_check(value, "log_prob")
-  return -standing(self, value):abs() - (self.scale * 2):log()
+  return -standardized(self, value):abs() - (self.scale * 2):log()
 end
 
 function Laplace:entropy() return (self.scale * 2):log() + 1 end
 
 function Laplace:cdf(value)
-  local z = standing(self, self:_check(value, "cdf"))
+  local z = standardized(self, self:_check(value, "cdf"))
   return 0.5 - z:sign() * (-z:abs()):expm1() * 0.5
 end
 
@@ -257,7 +258,7 @@ function Laplace:icdf(value)
 end
 
 --- The Gumbel distribution: the limit distribution of maxima.
-local Gumbel = spread("Gumbel", "the mode", "the scale")
+local Gumbel = loc_scale("Gumbel", "the mode", "the scale")
 
 function Gumbel:_mean() return self.loc + self.scale * EULER end
 function Gumbel:_variance() return self.scale:square() * (pi * pi / 6) end
@@ -268,14 +269,14 @@ function Gumbel:_rsample(size)
 end
 
 function Gumbel:log_prob(value)
-  local z = -standing(self, self:_check(value, "log_prob"))
+  local z = -standardized(self, self:_check(value, "log_prob"))
   return z - z:exp() - self.scale:log()
 end
 
 function Gumbel:entropy() return self.scale:log() + (1 + EULER) end
 
 function Gumbel:cdf(value)
-  return ((-(-standing(self, self:_check(value, "cdf"))):exp()):exp())
+  return ((-(-standardized(self, self:_check(value, "cdf"))):exp()):exp())
 end
 
 function Gumbel:icdf(value)
@@ -283,7 +284,7 @@ function Gumbel:icdf(value)
 end
 
 --- The Cauchy distribution: the quotient of two normal numbers; it has no mean.
-local Cauchy = spread("Cauchy", "the middle", "half of the width at half height")
+local Cauchy = loc_scale("Cauchy", "the median", "half of the width at half the maximal density")
 
 function Cauchy:_mean() return (ops.full_like(self.loc, 0 / 0)) end
 function Cauchy:_variance() return (ops.full_like(self.loc, huge)) end
@@ -302,7 +303,7 @@ end
 function Cauchy:entropy() return self.scale:log() + log(4 * pi) end
 
 function Cauchy:cdf(value)
-  return standing(self, self:_check(value, "cdf")):atan() / pi + 0.5
+  return standardized(self, self:_check(value, "cdf")):atan() / pi + 0.5
 end
 
 function Cauchy:icdf(value)

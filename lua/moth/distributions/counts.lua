@@ -26,8 +26,9 @@ local function single(name, count, probs, support)
 end
 
 --- The number of successes in `total_count` trials.
-local Binomial = single("Binomial", tools.number("total_count", "the trials", {default = 1}),
-  "the probability of each to succeed",
+local Binomial = single("Binomial",
+  tools.number("total_count", "the number of trials", {default = 1}),
+  "the success probability of a trial",
   {total_count = constraints.nonnegative_integer, probs = constraints.unit_interval})
 
 function Binomial:_support() return (constraints.integer_interval(0, self.total_count)) end
@@ -111,7 +112,7 @@ end
 
 --- The number of draws of each category in `total_count` draws.
 local Multinomial = tools.of_several(tools.either("Multinomial", tools.WEIGHTS, tools.LOGITS,
-  tools.SEVERAL, {{"int", "total_count", "the number of draws, a number", default = 1}}))
+  tools.SEVERAL, {{"int", "total_count", "the number of draws", default = 1}}))
 M.Multinomial = Multinomial
 
 function Multinomial:init(total_count, probs, logits, validate_args)
@@ -151,9 +152,9 @@ function Multinomial:entropy()
   local each = discrete.Categorical(p, nil, false):entropy() * n
   local at = ops.arange(0, n + 1, 1, p.dtype, p.device)
   at = at:reshape(lib.filled(1 + p:dim(), 1, 1, n + 1))
-  local chance = Binomial(n, p, nil, false):log_prob(at):exp()
-  local spread = (chance * (at + 1):lgamma()):sum(1):sum(-1)
-  return (large.like(each - ops.full_like(spread, n + 1):lgamma() + spread, probs))
+  local probability = Binomial(n, p, nil, false):log_prob(at):exp()
+  local expected = (probability * (at + 1):lgamma()):sum(1):sum(-1)
+  return (large.like(each - ops.full_like(expected, n + 1):lgamma() + expected, probs))
 end
 
 return M

@@ -69,7 +69,7 @@ function Bernoulli:enumerate_support(expand)
 end
 
 --- The number of failures before the first success; a success has the probability probs.
-local Geometric = single("Geometric", "the probability to succeed",
+local Geometric = single("Geometric", "the probability of a success",
   {probs = constraints.half_open_unit, logits = constraints.real})
 
 function Geometric._support() return constraints.nonnegative_integer end
@@ -82,8 +82,8 @@ function Geometric:_variance()
 end
 
 function Geometric:_sample(size)
-  local wait = tools.empty(self:_like(), size):exponential_()
-  return (wait:div(-(-self.probs):log1p()):floor())
+  local time = tools.empty(self:_like(), size):exponential_()
+  return (time:div(-(-self.probs):log1p()):floor())
 end
 
 function Geometric:log_prob(value)

@@ -35,8 +35,8 @@ Distribution.arg_constraints = {}
 local tools = {EULER = 0.57721566490153286061}
 
 --- The last argument of all constructors.
-tools.VALIDATE = {"bool", "validate_args", "check parameters and values? true unless "
-  .. "set_default_validate_args said no", optional = true}
+tools.VALIDATE = {"bool", "validate_args", "check parameters and values? default: as "
+  .. "set_default_validate_args set it", optional = true}
 
 --- The argument row of a parameter that is a tensor or a number.
 function tools.number(name, doc, more)
@@ -286,7 +286,7 @@ end
 function Distribution:_stddev() return (self.variance:sqrt()) end
 
 local parse_sample = define.signature("sample", {
-  {"shape", "sample_shape", "sizes in front of the batch's", optional = true},
+  {"shape", "sample_shape", "the sizes before those of the batch", optional = true},
 })
 
 -- Returns the sample's sizes as a list, and the shape of the samples.

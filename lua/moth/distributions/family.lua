@@ -26,13 +26,13 @@ function Family:_normalized()
     list[i] = x.requires_grad and x or x:detach():requires_grad_()
   end
   local moth = require "moth"
-  local slopes, F
+  local derivatives, F
   moth.enable_grad(function()
     F = self:_log_normalizer(unpack(list))
-    slopes = {moth.autograd.grad(F:sum(), list, {create_graph = true})}
+    derivatives = {moth.autograd.grad(F:sum(), list, {create_graph = true})}
   end)
-  if type(slopes[1]) == "table" then slopes = slopes[1] end
-  return F, slopes, list
+  if type(derivatives[1]) == "table" then derivatives = derivatives[1] end
+  return F, derivatives, list
 end
 
 -- Returns the product of parameters and derivatives, summed over each value.
@@ -41,17 +41,17 @@ local function product(self, a, b)
 end
 
 function Family:entropy()
-  local y, slopes, params = self:_normalized()
-  for i, x in ipairs(params) do y = y - product(self, x, slopes[i]) end
+  local y, derivatives, params = self:_normalized()
+  for i, x in ipairs(params) do y = y - product(self, x, derivatives[i]) end
   return y - self._mean_carrier_measure
 end
 
 --- Returns the Bregman divergence of F for two distributions of one class; kl.lua uses it.
 function family.divergence(p, q)
-  local F, slopes, params = p:_normalized()
+  local F, derivatives, params = p:_normalized()
   local others = q:_natural_params()
   local y = q:_log_normalizer(unpack(others)) - F
-  for i, x in ipairs(others) do y = y - product(p, x - params[i], slopes[i]) end
+  for i, x in ipairs(others) do y = y - product(p, x - params[i], derivatives[i]) end
   return y
 end
 

@@ -95,7 +95,7 @@ local positive_vector = constraints.independent(positive, 1)
 positive_vector.text = "vectors of numbers above 0"
 Dirichlet.arg_constraints = {concentration = positive_vector}
 Dirichlet.signature = define.signature("Dirichlet", {
-  {"tensor", "concentration", "one for each category, (..., K)"}, VALIDATE})
+  {"tensor", "concentration", "a positive number for each category, (..., K)"}, VALIDATE})
 
 function Dirichlet:init(concentration, validate_args)
   if concentration:dim() < 1 then
@@ -148,8 +148,8 @@ function Dirichlet:entropy()
 end
 
 --- Numbers from 0 to 1: the first component of a Dirichlet distribution with two categories.
-local Beta = made("Beta", {{"concentration1", positive, "the concentration of the share"},
-                            {"concentration0", positive, "that of the rest"}})
+local Beta = made("Beta", {{"concentration1", positive, "the exponent of x, plus 1"},
+                            {"concentration0", positive, "the exponent of 1 - x, plus 1"}})
 
 function Beta._support() return constraints.unit_interval end
 
@@ -187,8 +187,8 @@ end
 
 --- A normal number divided by the root of a Chi2 number over its degrees of freedom.
 local StudentT = made("StudentT", {{"df", positive, "degrees of freedom"},
-                                    {"loc", constraints.real, "the middle", default = 0},
-                                    {"scale", positive, "its factor", default = 1}})
+                                    {"loc", constraints.real, "the median", default = 0},
+                                    {"scale", positive, "the factor of the values", default = 1}})
 
 function StudentT._support() return constraints.real end
 function StudentT:_mode() return (self.loc:clone()) end

@@ -38,8 +38,8 @@ kl.kl_divergence = define {
   name = "kl_divergence",
   doc = "The Kullback-Leibler divergence: the mean of log(p / q) over samples of p.",
   examples = "moth.distributions.Normal(0, 1), moth.distributions.Normal(1, 2)",
-  args = {{"any", "p", "a distribution, the reference of the mean"},
-           {"any", "q", "a distribution, compared with p"}},
+  args = {{"any", "p", "the distribution whose samples the mean is over"},
+           {"any", "q", "the distribution that p is compared with"}},
   run = function(p, q)
     for name, value in pairs {p = p, q = q} do
       if not class.isinstance(value, Distribution) then
@@ -48,8 +48,8 @@ kl.kl_divergence = define {
     end
     local both = p.batch_shape and q.batch_shape
     if both and not tools.broadcast_shape(p.batch_shape, q.batch_shape) then
-      errors.argument("kl_divergence", "q", ("a batch that goes with %s is needed, got %s"):format(
-        tostring(p.batch_shape), tostring(q.batch_shape)), "E_SHAPE")
+      errors.argument("kl_divergence", "q", ("a batch that broadcasts with %s is needed, got %s")
+        :format(tostring(p.batch_shape), tostring(q.batch_shape)), "E_SHAPE")
     end
     local formula = find(p, q) or no_formula
     return (formula(p, q))
@@ -61,12 +61,12 @@ local function add(p, q, formula) table.insert(formulas, 1, {p, q, formula}) end
 --- Registers a formula(p, q) of kl_divergence for two classes.
 kl.register_kl = define {
   name = "register_kl",
-  doc = "Tells kl_divergence of a formula(p, q) for two classes of distributions.",
+  doc = "Registers the formula(p, q) that kl_divergence uses for two classes of distributions.",
   examples = "moth.class('Mine', moth.distributions.Normal), moth.distributions.Laplace, "
     .. "function(p, q) return (p.loc - q.loc):abs() end",
   outputs = "",
   args = {{"any", "type_p", "the class of p"}, {"any", "type_q", "the class of q"},
-           {"function", "formula", "called with p and q, gives a tensor"}},
+           {"function", "formula", "called with p and q, returns a tensor"}},
   run = function(type_p, type_q, formula)
     for name, value in pairs {type_p = type_p, type_q = type_q} do
       if not class.isclass(value) or not class.issubclass(value, Distribution) then
@@ -87,7 +87,7 @@ local large = require "moth.distributions.large"
 local tails = require "moth.distributions.tails"
 local matrices = require "moth.distributions.matrices"
 local wide = require "moth.distributions.continuous"
-local whole = require "moth.distributions.discrete"
+local discrete = require "moth.distributions.discrete"
 local several = require "moth.distributions.multivariate"
 local wrapped = require "moth.distributions.wrapped"
 
@@ -169,8 +169,8 @@ pair(wide.Gumbel, function(p, q)
 end)
 
 -- weight * difference; infinite where q's probability is 0, 0 where p's is
-local function part(weight, difference, chance)
-  local value = ops.where(chance:eq(0), huge, weight * difference)
+local function part(weight, difference, probability)
+  local value = ops.where(probability:eq(0), huge, weight * difference)
   return (ops.where(weight:eq(0), 0, value))
 end
 
@@ -184,23 +184,25 @@ local function coin(p, q)
   local b = large.shares(rawget(q, "probs"), rawget(q, "logits"))
   return large.deviance(a[1], b[1]) + large.deviance(a[2], b[2])
 end
-pair(whole.Bernoulli, function(p, q) return (large.like(coin(p, q), given_of(p), given_of(q))) end)
+pair(discrete.Bernoulli, function(p, q)
+  return (large.like(coin(p, q), given_of(p), given_of(q)))
+end)
 
 pair(counts.Binomial, function(p, q)
   local more = p.total_count:gt(q.total_count)
   local value = ops.where(more, huge, (large.wide(p.total_count)) * coin(p, q))
   require "moth.capture.value_check"(p.total_count:lt(q.total_count), function()
-    errors.argument("kl_divergence", "q", "there is no formula where q's total_count is above p's",
+    errors.argument("kl_divergence", "q", "there is no formula if q's total_count is above p's",
       "E_UNSUPPORTED")
   end)
   return (large.like(value, p.total_count, q.total_count, given_of(p), given_of(q)))
 end)
 
-add(whole.Bernoulli, gammas.Poisson, function(p, q)
+add(discrete.Bernoulli, gammas.Poisson, function(p, q)
   return q.rate - p:entropy() - ops.xlogy(p.probs, q.rate)
 end)
 
-pair(whole.Geometric, function(p, q)
+pair(discrete.Geometric, function(p, q)
   return -p:entropy() - (-q.probs):log1p() / p.probs - q.logits
 end)
 
@@ -231,8 +233,8 @@ end)
 local function categorical(p, q)
   return (part(p.probs, p.logits - q.logits, q.probs):sum(-1))
 end
-pair(whole.Categorical, categorical)
-pair(whole.OneHotCategorical, categorical)
+pair(discrete.Categorical, categorical)
+pair(discrete.OneHotCategorical, categorical)
 
 pair(family.ExponentialFamily, function(p, q)
   if class.of(p) ~= class.of(q) then no_formula(p, q) end
@@ -378,7 +380,7 @@ for q_name, p_names in pairs {
 } do
   for p_name in p_names:gmatch "%a+" do add(classes[p_name], classes[q_name], infinite) end
 end
-add(gammas.Poisson, whole.Bernoulli, infinite)
+add(gammas.Poisson, discrete.Bernoulli, infinite)
 add(gammas.Poisson, counts.Binomial, infinite)
 
 -- ---- derived distributions ----

@@ -45,7 +45,7 @@ local function rest(x)
 end
 
 -- The derivative of the remainder.
-local function rest_slope(x)
+local function rest_derivative(x)
   local s = x:square():reciprocal()
   return s * ((((((s * (-1 / 12) + 691 / 32760) * s - 1 / 132) * s + 1 / 240) * s - 1 / 252)
     * s + 1 / 120) * s - 1 / 12)
@@ -94,7 +94,7 @@ end
 --- digamma(x) - log x.
 function M.digamma_rest(x)
   return (split(x, function(v) return v:digamma() - v:log() end,
-    function(v) return rest_slope(v) - v:reciprocal() * 0.5 end))
+    function(v) return rest_derivative(v) - v:reciprocal() * 0.5 end))
 end
 
 --- log Gamma(a + k) - log Gamma(a).

@@ -27,13 +27,13 @@ matrices.LKJCholesky = LKJ
 
 LKJ.arg_constraints = {concentration = constraints.positive}
 LKJ.signature = define.signature("LKJCholesky", {
-  {"int", "dim", "D of the matrices, (D, D), from 2 on"},
-  tools.number("concentration", "above 1 correlations are small, below large", {default = 1}),
+  {"int", "dim", "the number of rows and columns, from 2 on"},
+  tools.number("concentration", "above 1: small correlations; below 1: large ones", {default = 1}),
   tools.VALIDATE})
 
 function LKJ:init(dim, concentration, validate_args)
   if dim < 2 then
-    errors.argument("LKJCholesky", "dim", "a number from 2 on is needed, got " .. dim, "E_DOMAIN")
+    errors.argument("LKJCholesky", "dim", "an integer from 2 on is needed, got " .. dim, "E_DOMAIN")
   end
   self.dim = dim
   self.concentration = tools.broadcast("LKJCholesky", {"concentration"}, {concentration})
@@ -50,8 +50,8 @@ function LKJ:_sample(size, shape)
   local rest = (c + 0.5 * (d - 2)):unsqueeze(-1) - before * 0.5
   local share = gammas.Beta(before * 0.5 + 0.5, rest, false):sample(shape):unsqueeze(-1)
   local x = tools.empty(c, size):normal_():tril(-1)
-  local way = x / x:norm(2, { -1}, true):clamp(2 ^ -126)
-  local w = share:sqrt() * way
+  local direction = x / x:norm(2, { -1}, true):clamp(2 ^ -126)
+  local w = share:sqrt() * direction
   return w + (1 - w:square():sum(-1)):clamp(2 ^ -126):sqrt():diag_embed()
 end
 
@@ -81,9 +81,9 @@ Wishart.arg_constraints = {
 }
 Wishart.signature = define.signature("Wishart", {
   tools.number("df", "degrees of freedom, above K - 1; may be fractional"),
-  {"tensor", "covariance_matrix", "how these vary together, (..., K, K)", optional = true},
-  {"tensor", "precision_matrix", "the inverse of that", optional = true},
-  {"tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true},
+  {"tensor", "covariance_matrix", "the covariance of x, (..., K, K)", optional = true},
+  {"tensor", "precision_matrix", "the inverse of the covariance", optional = true},
+  {"tensor", "scale_tril", "the Cholesky factor of the covariance", optional = true},
   tools.VALIDATE,
 })
 

@@ -24,9 +24,9 @@ MultivariateNormal.arg_constraints = {
 }
 MultivariateNormal.signature = define.signature("MultivariateNormal", {
   {"tensor", "loc", "the mean, (..., K)"},
-  {"tensor", "covariance_matrix", "how they vary together, (..., K, K)", optional = true},
-  {"tensor", "precision_matrix", "the inverse of that", optional = true},
-  {"tensor", "scale_tril", "a lower triangle with a positive diagonal", optional = true},
+  {"tensor", "covariance_matrix", "the covariance, (..., K, K)", optional = true},
+  {"tensor", "precision_matrix", "the inverse of the covariance", optional = true},
+  {"tensor", "scale_tril", "the Cholesky factor of the covariance", optional = true},
   tools.VALIDATE,
 })
 
@@ -55,14 +55,14 @@ function multivariate.one_matrix(name, given)
   local which
   for i, field in ipairs(MATRICES) do
     if given[i] ~= nil and which then
-      errors.argument(name, field, "one matrix is needed, got two of them")
+      errors.argument(name, field, "one of the three matrices is needed, got two")
     elseif given[i] ~= nil then
       which = i
     end
   end
   if not which then
-    errors.argument(name, "covariance_matrix", "a matrix is needed, be it this, "
-      .. "precision_matrix or scale_tril")
+    errors.argument(name, "covariance_matrix", "one of covariance_matrix, "
+      .. "precision_matrix and scale_tril is needed")
   end
   return MATRICES[which], given[which]
 end

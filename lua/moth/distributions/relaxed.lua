@@ -18,7 +18,7 @@ local wrapped = require "moth.distributions.wrapped"
 local ops, tools = bind.ops, Distribution.tools
 local relaxed = {}
 
-local TEMPERATURE = tools.number("temperature", "how blurred choices are: towards 0 they are sharp")
+local TEMPERATURE = tools.number("temperature", "near 0 the samples are almost 0 or 1")
 
 --- Numbers between 0 and 1 that approximate Bernoulli's samples: the lower the temperature, the
 -- closer to 0 and 1.
@@ -95,7 +95,7 @@ relaxed.LogisticNormal = LogisticNormal
 LogisticNormal.arg_constraints = {loc = constraints.real_vector,
                                    scale = constraints.independent(constraints.positive, 1)}
 LogisticNormal.signature = define.signature("LogisticNormal", {
-  tools.number("loc", "the means before, (..., K - 1)"),
+  tools.number("loc", "the means before the transform, (..., K - 1)"),
   tools.number("scale", "the standard deviations before the transform"), tools.VALIDATE})
 
 function LogisticNormal:init(loc, scale, validate_args)

@@ -49,8 +49,8 @@ end
 function HalfCauchy:icdf(value) return (self:_share(value) * (pi / 2)):tan() * self.scale end
 
 --- The Pareto distribution: numbers from scale on, where P(X > x) is proportional to x^-alpha.
-local Pareto = made("Pareto", {{"scale", positive, "where they begin"},
-                                {"alpha", positive, "how fast they get rare"}})
+local Pareto = made("Pareto", {{"scale", positive, "the smallest value"},
+  {"alpha", positive, "the exponent of the tail: large for a short tail"}})
 
 function Pareto:_support() return (constraints.greater_than_eq(self.scale)) end
 
@@ -87,9 +87,9 @@ end
 
 --- The distribution of excesses over a high threshold loc: concentration 0 is exponential, above 0
 -- heavy-tailed, below 0 bounded.
-local GeneralizedPareto = made("GeneralizedPareto", {{"loc", real, "where they begin"},
+local GeneralizedPareto = made("GeneralizedPareto", {{"loc", real, "the smallest value"},
   {"scale", positive, "the scale"},
-  {"concentration", real, "how heavy the tail is"}})
+  {"concentration", real, "above 0: a heavy tail; below 0: bounded"}})
 
 -- Returns a mask of concentrations near 0, and a nonzero divisor.
 local function tail(self)
@@ -98,11 +98,11 @@ local function tail(self)
   return flat, (ops.where(flat, 1, c))
 end
 
--- Transforms an exponential number: (exp(c wait) - 1) / c, times scale.
-local function stretched(self, wait)
+-- Transforms an exponential number x: (exp(c x) - 1) / c, times scale.
+local function stretched(self, x)
   local flat, c = tail(self)
-  return self.loc + self.scale * ops.where(flat, wait + self.concentration * wait:square() / 2,
-    (wait * c):expm1() / c)
+  return self.loc + self.scale * ops.where(flat, x + self.concentration * x:square() / 2,
+    (x * c):expm1() / c)
 end
 
 function GeneralizedPareto:_support()
@@ -160,8 +160,9 @@ end
 function GeneralizedPareto:entropy() return self.scale:log() + self.concentration + 1 end
 
 --- The Weibull distribution of lifetimes: for a concentration above 1 the failure rate increases.
-local Weibull = made("Weibull", {{"scale", positive, "how long, about"},
-                                  {"concentration", positive, "the shape"}})
+local Weibull = made("Weibull", {
+  {"scale", positive, "the value that is exceeded with probability 1 / e"},
+  {"concentration", positive, "the shape"}})
 
 local function moment(self, n) return ((self.concentration:reciprocal() * n + 1):lgamma():exp()) end
 
@@ -243,8 +244,9 @@ function InverseGamma:cdf(value)
 end
 
 --- The F distribution: the quotient of two Chi2 numbers, each divided by its degrees of freedom.
-local FisherSnedecor = made("FisherSnedecor", {{"df1", positive, "degrees of freedom above"},
-                                                {"df2", positive, "those below"}})
+local FisherSnedecor = made("FisherSnedecor", {
+  {"df1", positive, "degrees of freedom of the numerator"},
+  {"df2", positive, "degrees of freedom of the denominator"}})
 
 function FisherSnedecor._support() return positive end
 

@@ -56,7 +56,7 @@ local function remember(self, size)
   return self
 end
 
-local CACHE = {"int", "cache_size", "1: t.inv(y) of the last y is the x it was made of",
+local CACHE = {"int", "cache_size", "1: store the last x and y; t.inv(y) is then this x",
                 default = 0}
 
 --- Returns the same transform, with (1) or without (0) a cache of the last x and y.
@@ -79,7 +79,7 @@ end
 function Transform.forward_shape(_, shape) return shape end
 function Transform.inverse_shape(_, shape) return shape end
 
-local function spread(constraint, n)
+local function with_dims(constraint, n)
   return n > 0 and constraints.independent(constraint, n) or constraint
 end
 
@@ -100,7 +100,7 @@ function Transform:__index(name)
     if self.of then return self.of end
     return (Inverse(self))
   elseif name == "domain" or name == "codomain" then
-    return (spread(real, self.event_dim))
+    return (with_dims(real, self.event_dim))
   end
 end
 
@@ -234,7 +234,7 @@ local Cumulative = class("CumulativeDistributionTransform", Transform)
 transforms.CumulativeDistributionTransform = Cumulative
 Cumulative.codomain = constraints.unit_interval
 Cumulative.signature = define.signature("CumulativeDistributionTransform", {
-  {"any", "distribution", "one that has cdf and icdf"}})
+  {"any", "distribution", "a distribution with cdf and icdf"}})
 
 function Cumulative:init(distribution)
   if not class.isinstance(distribution, Distribution) then
@@ -254,7 +254,7 @@ local ComposeTransform = class("ComposeTransform", Transform)
 transforms.ComposeTransform = ComposeTransform
 
 ComposeTransform.signature = define.signature("ComposeTransform", {
-  {"modules", "parts", "a list of transforms, the first one first"}})
+  {"modules", "parts", "a list of transforms, in the order of application"}})
 
 function ComposeTransform:init(parts)
   local after, bijective = 0, true
@@ -273,8 +273,8 @@ function ComposeTransform:init(parts)
   self.parts, self.event_dim, self.bijective = parts, before, bijective
   if parts[1] then
     local first, last = parts[1].domain, parts[#parts].codomain
-    self.domain = spread(first, before - first.event_dim)
-    self.codomain = spread(last, after - last.event_dim)
+    self.domain = with_dims(first, before - first.event_dim)
+    self.codomain = with_dims(last, after - last.event_dim)
   end
 end
 
@@ -328,7 +328,7 @@ IndependentTransform.signature = define.signature("IndependentTransform", {
 function IndependentTransform:init(base, n)
   transforms.checked("IndependentTransform", "base_transform", base)
   self.base_transform, self.reinterpreted_batch_ndims, self.bijective = base, n, base.bijective
-  self.domain, self.codomain = spread(base.domain, n), spread(base.codomain, n)
+  self.domain, self.codomain = with_dims(base.domain, n), with_dims(base.codomain, n)
 end
 
 function IndependentTransform:_call(x) return (self.base_transform(x)) end

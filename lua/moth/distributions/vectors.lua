@@ -245,7 +245,7 @@ end
 pieces("CatTransform", {
   {"modules", "tseq", "a list of transforms"},
   {"int", "dim", "the dimension of the pieces", default = 1},
-  {"ints", "lengths", "how long each piece is; 1 when absent", optional = true},
+  {"ints", "lengths", "the length of each piece; default: 1 each", optional = true},
 }, function(self, x)
   local lengths = self.lengths
   if not lengths then

@@ -37,7 +37,7 @@ wrapped.Independent = Independent
 
 Independent.signature = define.signature("Independent", {
   {"any", "base_distribution", "a distribution with a batch"},
-  {"int", "reinterpreted_batch_ndims", "number of batch dimensions taken"}, tools.VALIDATE})
+  {"int", "reinterpreted_batch_ndims", "the number of batch dimensions to reinterpret"}, tools.VALIDATE})
 
 function Independent:init(base, n, validate_args)
   self.base_dist = checked("Independent", "base_distribution", base)
@@ -107,20 +107,20 @@ function Transformed:init(base, given, validate_args)
   for i, t in ipairs(type(given) == "table" and given or {given}) do
     transforms.checked("TransformedDistribution", ("transforms[%d]"):format(i), t)
   end
-  local whole = transforms.ComposeTransform(given)
-  local needs, events = whole.domain.event_dim, #base.event_shape
+  local composed = transforms.ComposeTransform(given)
+  local needs, events = composed.domain.event_dim, #base.event_shape
   local shape = tools.join(base.batch_shape, base.event_shape)
   if #shape < needs then
     errors.argument("TransformedDistribution", "base_distribution", ("values of %d dimensions are "
       .. "needed, got those of %s"):format(needs, tostring(shape)), "E_SHAPE")
   end
-  local after = tools.join(whole:forward_shape(shape))
-  local before = tools.join(whole:inverse_shape(after))
+  local after = tools.join(composed:forward_shape(shape))
+  local before = tools.join(composed:inverse_shape(after))
   if not (before == shape) then base = base:expand((parted(before, events))) end
   if needs > events then base = Independent(base, needs - events) end
   self.base_dist, self.transforms, self.has_rsample = base, given, base.has_rsample
-  self._whole = whole
-  local front, back = parted(after, whole.codomain.event_dim + math.max(events - needs, 0))
+  self._composed = composed
+  local front, back = parted(after, composed.codomain.event_dim + math.max(events - needs, 0))
   Distribution.init(self, front, back, validate_args)
 end
 
@@ -173,7 +173,7 @@ end
 
 function Transformed:expand(...)
   local new = Distribution.expand(self, ...)
-  local shape = self._whole:inverse_shape(tools.join(new.batch_shape, new.event_shape))
+  local shape = self._composed:inverse_shape(tools.join(new.batch_shape, new.event_shape))
   new.base_dist = self.base_dist:expand((parted(shape, #self.base_dist.event_shape)))
   return new
 end

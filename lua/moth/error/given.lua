@@ -148,9 +148,9 @@ end
 
 -- The message about input x, for an error that blames a member of the layer.
 local function message_of(x, member, blame, code)
-  local own, cure = blame.text:match "^(.-) does not go with '[%w_]+', .-(;.*)$"
+  local own, cure = blame.text:match "^(.-) does not match '[%w_]+', .-(;.*)$"
   if own and code == "E_DTYPE" then
-    return format("%s does not go with the layer's %s, %s%s", errors.describe(x), member, own, cure)
+    return format("%s does not match the layer's %s, %s%s", errors.describe(x), member, own, cure)
   end
   return format("the layer's %s: %s", member, blame.text)
 end
