@@ -103,7 +103,7 @@ local function single(name, kind, inverse, doc)
       .. DRAWN[kind] .. ", 3, -1, 'forward'",
     args = {
       INPUT[kind], {"int", "n", N[kind], optional = true},
-      {"dim", "dim", "dimension of the signals, not counting that of the pairs", default = -1},
+      {"dim", "dim", "dimension of the signals; the dimension of the pairs is not counted", default = -1},
       NORM,
     },
     run = function(x, n, dim, norm)
@@ -164,8 +164,8 @@ local function several(name, kind, inverse, dims, doc)
     args = {
       INPUT[kind],
       {"ints", "s", "length along each dimension, -1: as it is", optional = true},
-      {"dims", "dim", "dimensions, not counting that of the pairs" .. (dims and ""
-       or "; the last ones, as many as s has, or all when absent"),
+      {"dims", "dim", "dimensions; the dimension of the pairs is not counted" .. (dims and ""
+       or "; default: the last #s dimensions, or all without s"),
        default = dims, optional = not dims},
       NORM,
     },

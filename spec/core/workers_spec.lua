@@ -293,7 +293,7 @@ describe("a DataLoader with workers", function()
     function own:worker() return 3 end
     refuses(own(), {}, "Own:worker%(%) returned 3; data.source", "E_TYPE")
     function own:worker() return data.source("x", print) end
-    refuses(own(), {}, "a function cannot go to", "E_TYPE")
+    refuses(own(), {}, "a function cannot be sent to", "E_TYPE")
     local loop = {}
     loop[1] = loop
     function own:worker() return data.source("x", loop) end
@@ -322,13 +322,13 @@ describe("a DataLoader with workers", function()
       assert.matches("^[^\n]*bad argument '%.%.%.' to 'source' %(" .. text, message)
       assert.equal("E_TYPE", moth.errcode())
     end
-    made("number 1: a function cannot be sent to or from a worker; numbers, strings", print)
-    made("number 2: a function cannot", 1, {2, {x = print}})
-    made("number 2: a thread cannot", nil, {[coroutine.create(print)] = 1})
-    made("number 1: a Linear cannot", nn.Linear(1, 1))
+    made("argument 1: a function cannot be sent to or from a worker; numbers, strings", print)
+    made("argument 2: a function cannot", 1, {2, {x = print}})
+    made("argument 2: a thread cannot", nil, {[coroutine.create(print)] = 1})
+    made("argument 1: a Linear cannot", nn.Linear(1, 1))
     local loop = {}
     loop[1] = loop
-    made("number 3: a table that contains itself", 1, 2, loop)
+    made("argument 3: a table that contains itself", 1, 2, loop)
     local twice = {1}
     data.source("slow:Set", nil, true, 2LL, "x", moth.float32, moth.ones(2), moth.ones(2).shape,
       {twice, {twice}}, data.source("x", 1))
@@ -341,9 +341,9 @@ describe("a DataLoader with workers", function()
     refuses(x, {prefetch_factor = 0}, "'prefetch_factor'.*a number from 1 on", "E_DOMAIN")
     refuses(x, {timeout = -1}, "'timeout'.*seconds from 0 on", "E_DOMAIN")
     refuses(x, {worker_init_fn = print}, "pass its name: data.source", "E_TYPE")
-    refuses(x, {num_workers = 0, prefetch_factor = 2}, "goes with workers", "E_ARG")
-    refuses(x, {num_workers = 0, persistent_workers = true}, "goes with workers", "E_ARG")
-    refuses(x, {num_workers = 0, timeout = 3}, "goes with workers", "E_ARG")
+    refuses(x, {num_workers = 0, prefetch_factor = 2}, "needs workers", "E_ARG")
+    refuses(x, {num_workers = 0, persistent_workers = true}, "needs workers", "E_ARG")
+    refuses(x, {num_workers = 0, timeout = 3}, "needs workers", "E_ARG")
   end)
 
   it("requests a bounded number of batches in advance", function()

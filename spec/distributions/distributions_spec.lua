@@ -194,8 +194,9 @@ describe("MultivariateNormal", function()
   end)
 
   it("raises for invalid matrices", function()
-    assert.has_error_like(function() D.MultivariateNormal(loc, cov, cov) end, "two of them")
-    assert.has_error_like(function() D.MultivariateNormal(loc) end, "a matrix is needed")
+    assert.has_error_like(function() D.MultivariateNormal(loc, cov, cov) end, "got two")
+    assert.has_error_like(function() D.MultivariateNormal(loc) end,
+      "one of covariance_matrix, precision_matrix and scale_tril is needed")
     assert.has_error_like(function() D.MultivariateNormal(loc, moth.ones(3, 3)) end,
       "'covariance_matrix' to 'MultivariateNormal' %(%(..., K%)")
     assert.has_error_like(function() D.MultivariateNormal(loc, cov:triu()) end,

@@ -404,7 +404,8 @@ describe("a rarer distribution raises for", function()
     refuses("'dim' to 'LKJCholesky' %(an integer from 2 on", function() D.LKJCholesky(1) end)
     refuses("'df' to 'Wishart' %(numbers above 1 are needed",
       function() D.Wishart(1, moth.eye(2)) end)
-    refuses("'covariance_matrix' to 'Wishart' %(a matrix is needed", function() D.Wishart(3) end)
+    refuses("'covariance_matrix' to 'Wishart' %(one of covariance_matrix, ",
+      function() D.Wishart(3) end)
     refuses("'cov_factor' to 'LowRankMultivariateNormal'", function()
       D.LowRankMultivariateNormal(moth.zeros(3), moth.ones(2, 1), moth.ones(3))
     end)

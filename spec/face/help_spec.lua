@@ -292,7 +292,7 @@ describe("moth.names", function()
 
   it("has a text and an example for a constructor that another function makes", function()
     has(help.text "moth.distributions.CatTransform", "Applies each transform to its piece")
-    has(help.text "moth.distributions.ContinuousBernoulli", "with a density proportional to")
+    has(help.text "moth.distributions.ContinuousBernoulli", "density proportional to")
     has(help.text "moth.distributions.Multinomial", "The number of draws of each category")
     has(help.text "nn.UninitializedParameter", "p:materialize(2, 3)")
     has(help.text "nn.UninitializedBuffer", "A buffer whose shape is not known yet")

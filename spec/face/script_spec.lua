@@ -44,13 +44,13 @@ describe("a loader or a dataset", function()
   it("says what to write for values that a loader cannot collate", function()
     local parts = data.random_split(set, { 2, 2 })
     refuses(function() return (data.DataLoader(parts)) end,
-      "got a list of 2 datasets; local a, b = unpack(list)")
+      "got a list of 2 datasets; write local a, b = unpack(list)")
     refuses(function() return (data.DataLoader(nil, { batch_size = 2 })) end, -- luacheck: ignore
-      "got nothing (of a random_split? it gives one list: local a, b = unpack(list))")
+      "got nothing (from random_split? it returns one list: local a, b = unpack(list))")
     assert.equal(2, data.DataLoader{ set, batch_size = 2, num_workers = 0, pin_memory = false }
       :len())
     refuses(function() return (data.DataLoader{ set, timeout = 2 }) end,
-      "goes with workers; num_workers is 0")
+      "needs workers, but num_workers is 0")
   end)
 end)
 

@@ -47,7 +47,7 @@ describe("a reader", function()
     if os.execute(("mkfifo '%s'"):format(pipe)) ~= 0 then return end
     local problem = files.refusal(pipe, moth.data.mnist, files.folder)
     os.remove(pipe)
-    assert.matches("is no file that can be read", problem)
+    assert.matches("was not found or cannot be read", problem)
   end)
 end)
 

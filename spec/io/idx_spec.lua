@@ -93,7 +93,7 @@ describe("data.idx raises, with the path and the fault, for", function()
     {"a file that ends in its header", GOOD:sub(1, 9), "ends within its sizes"},
     {"a file of two bytes", "ab", "is too short for an IDX file"},
     {"an empty file", "", "is empty"},
-    {"another format", "PK\3\4aaaa", "is no IDX file: it begins with the bytes 80, 75 instead"},
+    {"another format", "PK\3\4aaaa", "is not an IDX file: it begins with the bytes 80, 75 instead"},
     {"an unknown element type", "\0\0\7\1\0\0\0\1a", "the unknown type 0x07"},
     {"nine dimensions", "\0\0\8\9" .. ("\0\0\0\1"):rep(9) .. "a", "has 9 dimensions; 1 to 8"},
     {"no dimensions", "\0\0\8\0a", "has 0 dimensions"},

@@ -188,11 +188,11 @@ describe("an unsupported net", function()
   local bad = { -- name, net, args, options, the error
     { "no net", 3, x, nil, "argument 'net' .*a module or a function is needed, got 3" },
     { "no args", lin, "x", nil, "argument 'args' .*got a string" },
-    { "no tensor", lin, { 3 }, nil, "argument 'args' .*there is no tensor in it" },
+    { "no tensor", lin, { 3 }, nil, "argument 'args' .*it contains no tensor" },
     { "args by name", lin, { { x = x } }, nil, "argument 'args' .*a table with 'x'" },
     { "names that are no list", lin, x, { input_names = "x" }, "'input_names' .*a list of names" },
     { "too many names", lin, x, { input_names = { "a", "b" } }, "2 names for 1 tensor" },
-    { "a name twice", moth.add, { x, x }, { input_names = { "a", "a" } }, "'a' is in it twice" },
+    { "a name twice", moth.add, { x, x }, { input_names = { "a", "a" } }, "'a' occurs twice" },
     { "too many outputs", lin, x, { output_names = { "a", "b" } }, "2 names for 1 tensor" },
     { "a name that is a number", lin, x, { input_names = { 3 } }, "strings are needed, got 3" },
     { "an output with an input's name", lin, x, { output_names = { "input" } },
@@ -211,19 +211,20 @@ describe("an unsupported net", function()
     { "an axis with another field", lin, x, { dynamic_axes = { input = { [1] = { size = 2 } } } },
       "an axis of 'input' has a name and a step, got 'size'" },
     { "no weights", lin, x, { export_params = false },
-      "'export_params' .*a file always holds its weights" },
+      "'export_params' .*the file always contains the weights" },
     { "axes of two sizes", moth.add, { x, x[{ { 1, 1 } }] },
-      { dynamic_axes = { input_1 = { "b" }, input_2 = { "b" } } }, "'b' is 4 and 1 in the inputs" },
-    { "an opset from before", lin, x, { opset_version = 9 }, "17 to 21 are written, got 9" },
+      { dynamic_axes = { input_1 = { "b" }, input_2 = { "b" } } },
+      "axis 'b' has the sizes 4 and 1 in the inputs" },
+    { "an opset from before", lin, x, { opset_version = 9 }, "17 to 21 are supported, got 9" },
     { "a misspelt option", lin, x, { input_name = { "x" } },
       "no argument 'input_name'; did you mean 'input_names'" },
     { "half an option's name", lin, x, { opset = 17 },
       "no argument 'opset'; did you mean 'opset_version'" },
     { "an op without a node", function(y) return moth.linalg.inv(y) end, moth.eye(2), nil,
-      "'linalg_inv' in net cannot be written: ONNX has no node" },
+      "'linalg_inv' in net cannot be written: Moth has no ONNX node" },
     { "an op in a module", nn.Sequential(nn.ReLU(), nn.Sequential(nn.ReLU(),
       nn.MaxPool2d(2, { return_indices = true }))), moth.ones(1, 1, 2, 2), nil,
-      "'max_pool2d' in net%[2%]%[2%] cannot be written: positions" },
+      "'max_pool2d' in net%[2%]%[2%] cannot be written: ONNX numbers the positions" },
     { "random numbers", function(y) return y + moth.randn(2) end, x, nil, "it reads random" },
     { "dropout in training", function(y) return F.dropout(y) end, x, nil, "it draws random" },
     { "random numbers of the input's shape", function(y) return y + moth.rand_like(y) end, x, nil,
@@ -231,7 +232,7 @@ describe("an unsupported net", function()
     { "an input's values in a tensor from outside", function(y)
       outer[{ 1 }] = y[1]
       return outer * 2
-    end, x, nil, "changed in place afterwards" },
+    end, x, nil, "changed in place later" },
     { "a constant that changes later", function(y)
       local c = moth.zeros(2)
       local z = y + c
@@ -239,21 +240,22 @@ describe("an unsupported net", function()
       return z
     end, x, nil, "'add' in net cannot be written: .*changed in place" },
     { "no result", function() end, x, nil, "'net' .*it returns nothing" },
-    { "a result that is no tensor", function() return 3 end, x, nil, "a tensor is needed .*got 3" },
+    { "a result that is no tensor", function() return 3 end, x, nil, "must return tensors, got 3" },
     { "results by name", function(y) return { y = y } end, x, nil, "a table with 'y'" },
     { "a loop over the batch", function(y)
       local sum = 0
       for i = 1, y:size(1) do sum = sum + y[i] end
       return sum
-    end, x, batch, "with other sizes the net does something else.*a step between the sizes" },
+    end, x, batch, "the ops of the net depend on the sizes.*set a step" },
     { "a number made of a size", function(y) return y / math.sqrt(y:size(1)) end, x, batch,
-      "a number is 2, .* where the dynamic axes have other sizes" },
+      "a number is 2, .* for different sizes of the dynamic axes" },
     { "a table made of a size", function(y)
       local list = {}
       for i = 1, y:size(1) do list[i] = i * i end
       return y * moth.tensor(list):view(-1, 1)
-    end, x, batch, "a tensor that it reads, which is no op's result" },
-    { "a variance over a free axis", function(y) return y:var(1) end, x, batch, "is a constant" },
+    end, x, batch, "it reads a tensor that no op computed" },
+    { "a variance over a free axis", function(y) return y:var(1) end, x, batch,
+      "cannot depend on a dynamic axis" },
     { "a captured step", function(y) return moth.capture(function(z) return z * 2 end)(y) end, x,
       nil, "a captured step cannot be exported" },
     { "autocast", function(y)

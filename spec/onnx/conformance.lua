@@ -49,7 +49,7 @@ local function run_set(net, path, rtol, atol)
 end
 
 local function outcome_of(problem)
-  if problem:find "which Moth does not know" and not problem:find "attribute" then
+  if problem:find "node .*which Moth does not support" then
     return "unknown op"
   end
   return moth.errcode() == "E_UNSUPPORTED" and "refused" or "error"

@@ -127,7 +127,7 @@ loader.DataLoader = DataLoader
 DataLoader.signature = define.signature("DataLoader", {
   {"any", "dataset", "a dataset (with :len() and :get(i)), a stream (:iter()), a tensor "
     .. "or a list of samples",
-    hint = " (of a random_split? it gives one list: local a, b = unpack(list))"},
+    hint = " (from random_split? it returns one list: local a, b = unpack(list))"},
   {"int", "batch_size", "samples in a batch; moth.none: no batches, single samples",
     default = 1, optional = true},
   {"bool", "shuffle", "a new random order in every pass?", default = false},

@@ -70,7 +70,7 @@ end
 -- x) (Loaiza-Ganem and Cunningham, "The continuous Bernoulli", 2019).
 local Continuous = tools.of_one(tools.either("ContinuousBernoulli",
   "the ratio of the densities at 1 and 0 is probs / (1 - probs); not a probability",
-  "the logarithm of that", {probs = constraints.unit_interval, logits = constraints.real}))
+  "log(probs / (1 - probs))", {probs = constraints.unit_interval, logits = constraints.real}))
 bounded.ContinuousBernoulli = Continuous
 Continuous.has_rsample = true
 

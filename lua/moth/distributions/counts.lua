@@ -16,7 +16,7 @@ local M = {}
 local function single(name, count, probs, support)
   support.logits = constraints.real
   local new = tools.of_one(tools.either(name, probs,
-    "its logarithm less that of the opposite", support, {count}))
+    "log(probs / (1 - probs))", support, {count}))
   M[name] = new
   function new:init(total_count, p, l, validate_args)
     local x = tools.choose(self, p, l, "total_count", total_count)

@@ -24,7 +24,7 @@ local ONE = {probs = constraints.unit_interval, logits = constraints.real}
 
 -- The common base of distributions with one probability.
 local function single(name, probs, support)
-  local new = either(name, probs, "its logarithm less that of the opposite", support)
+  local new = either(name, probs, "log(probs / (1 - probs))", support)
   function new:init(p, l, validate_args)
     Distribution.init(self, tools.choose(self, p, l).shape, {}, validate_args)
   end

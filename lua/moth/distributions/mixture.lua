@@ -16,7 +16,7 @@ M.MixtureSameFamily = Mixture
 
 Mixture.signature = define.signature("MixtureSameFamily", {
   {"object", "mixture_distribution", "a Categorical"},
-  {"object", "component_distribution", "a distribution whose last batch dimension is the components"},
+  {"object", "component_distribution", "its last batch dimension is the components"},
   tools.VALIDATE})
 
 function Mixture:init(mixture, component, validate_args)

@@ -23,7 +23,7 @@ local TEMPERATURE = tools.number("temperature", "near 0 the samples are almost 0
 --- Numbers between 0 and 1 that approximate Bernoulli's samples: the lower the temperature, the
 -- closer to 0 and 1.
 local RelaxedBernoulli = tools.of_one(tools.either("RelaxedBernoulli", "the probability of a 1",
-  "its logarithm less that of the opposite", {temperature = constraints.positive,
+  "log(probs / (1 - probs))", {temperature = constraints.positive,
     probs = constraints.unit_interval, logits = constraints.real}, {TEMPERATURE}))
 relaxed.RelaxedBernoulli = RelaxedBernoulli
 RelaxedBernoulli.has_rsample = true

@@ -37,7 +37,8 @@ wrapped.Independent = Independent
 
 Independent.signature = define.signature("Independent", {
   {"any", "base_distribution", "a distribution with a batch"},
-  {"int", "reinterpreted_batch_ndims", "the number of batch dimensions to reinterpret"}, tools.VALIDATE})
+  {"int", "reinterpreted_batch_ndims", "the number of batch dimensions to reinterpret"},
+  tools.VALIDATE})
 
 function Independent:init(base, n, validate_args)
   self.base_dist = checked("Independent", "base_distribution", base)

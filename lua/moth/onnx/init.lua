@@ -42,7 +42,7 @@ local FIRST, LAST = 17, 21    -- opsets that export can write
 -- sizes, as a U-Net takes multiples of 16, write {[3] = {name = "height", step = 16}}; without a
 -- step, steps that are powers of 2 are tried if the net fails at sizes that differ by 1
 -- @param opset_version  17 to 21 (default 17)
--- @param export_params  only true: a file always holds its weights
+-- @param export_params  must be true: the file always contains the weights
 -- @param do_constant_folding  accepted as in PyTorch; values that depend on no input are always
 -- constants
 -- Raises E_UNSUPPORTED for an op without an ONNX counterpart, with the module's path; for a size
@@ -64,12 +64,12 @@ a branch at other sizes is not seen. Positions and token ids count from 1, as in
     {"any", "net", "a module, or a function of tensors"},
     {"any", "args", "an example input, or a list of all arguments"},
     {"string", "path", "the file to write"},
-    {"any", "input_names", "a list of names, one for each tensor", optional = true},
+    {"any", "input_names", "names of the inputs, one for each tensor", optional = true},
     {"any", "output_names", "names of the results", optional = true},
     {"any", "dynamic_axes", "name of an input -> dimensions whose sizes may vary",
       optional = true},
     {"int", "opset_version", "17 to 21", default = FIRST},
-    {"bool", "export_params", "only true: a file holds its weights", default = true},
+    {"bool", "export_params", "must be true: the file always contains the weights", default = true},
     {"bool", "do_constant_folding", "accepted: values without inputs are always constants",
       default = true},
   },
@@ -80,11 +80,11 @@ a branch at other sizes is not seen. Positions and token ids count from 1, as in
       refuse("net", "a module or a function is needed, got " .. errors.describe(net), "E_TYPE")
     end
     if opset < FIRST or opset > LAST then
-      refuse("opset_version", ("%d to %d are written, got %d"):format(FIRST, LAST, tonumber(opset)),
-        "E_UNSUPPORTED")
+      refuse("opset_version", ("%d to %d are supported, got %d"):format(FIRST, LAST,
+        tonumber(opset)), "E_UNSUPPORTED")
     end
     if not params then
-      refuse("export_params", "a file always holds its weights, got false", "E_UNSUPPORTED")
+      refuse("export_params", "the file always contains the weights, got false", "E_UNSUPPORTED")
     end
     if lib.istensor(args) then args = {args} end
     if not lib.is_plain(args) then
@@ -94,7 +94,7 @@ a branch at other sizes is not seen. Positions and token ids count from 1, as in
     local list = {n = table.maxn(args)}
     for i = 1, list.n do list[i] = args[i] end
     local inputs = export.inputs(list)
-    if #inputs == 0 then refuse("args", "there is no tensor in it", "E_TYPE") end
+    if #inputs == 0 then refuse("args", "it contains no tensor", "E_TYPE") end
     local names = given.names(input_names, #inputs, "input_names", "input")
     local function outputs(n) return given.names(output_names, n, "output_names", "output") end
     local model = export.model(net, list, {input_names = names, output_names = outputs,
@@ -102,7 +102,7 @@ a branch at other sizes is not seen. Positions and token ids count from 1, as in
     local proto = require "moth.onnx.proto"
     local pieces = proto.encode("Model", model)
     if pieces.size > MOST_BYTES then
-      refuse("net", ("%.1f GiB are more than an ONNX file holds; external data is not written")
+      refuse("net", ("%.1f GiB are too large for an ONNX file; external data is not supported")
         :format(pieces.size / 2 ^ 30), "E_UNSUPPORTED")
     end
     bytes.save(path, pieces, "onnx.export")

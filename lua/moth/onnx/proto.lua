@@ -265,7 +265,7 @@ end
 --- Reads a message of a file (bytes.lua), from byte `at` to before byte `last`.
 function decode(r, message, at, last, depth)
   depth = depth or 0
-  if depth > DEEPEST then r:refuse("is broken: messages nest too deep") end
+  if depth > DEEPEST then r:refuse("is broken: messages are nested too deeply") end
   lib.poll()
   local fields, into = schema[message], {}
   for _, field in pairs(fields) do

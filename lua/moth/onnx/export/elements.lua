@@ -249,7 +249,7 @@ local FAR = { -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.
               -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}
 
 function ops.erfinv(g, a)
-  if a.input.dtype == F64 then g:refuse "float64; ONNX's own functions of it are for float32" end
+  if a.input.dtype == F64 then g:refuse "only float32 is supported" end
   local x = a.input
   local w = g:Neg(g:Log(g:Mul(g:Sub(1, x), g:Add(1, x))))
   local near = polynomial(g, g:Sub(w, 2.5), NEAR)

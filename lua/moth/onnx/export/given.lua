@@ -24,7 +24,7 @@ function given.names(wanted, n, argument, name)
     if type(list[i]) ~= "string" or list[i] == "" then
       refuse(argument, "strings are needed, got " .. errors.describe(list[i]), "E_TYPE")
     elseif seen[list[i]] then
-      refuse(argument, ("'%s' is in it twice"):format(list[i]))
+      refuse(argument, ("'%s' occurs twice"):format(list[i]))
     end
     seen[list[i]] = true
   end
@@ -76,10 +76,10 @@ local function choose_sizes(list)
   for _, axis in ipairs(list) do
     local same = known[axis.name]
     if same and same.size ~= axis.size then
-      refuse("dynamic_axes", ("'%s' is %d and %d in the inputs"):format(axis.name, same.size,
-        axis.size))
+      refuse("dynamic_axes", ("axis '%s' has the sizes %d and %d in the inputs"):format(axis.name,
+        same.size, axis.size))
     elseif same and axis.step and same.step and axis.step ~= same.step then
-      refuse("dynamic_axes", ("'%s' has steps of %d and of %d"):format(axis.name, same.step,
+      refuse("dynamic_axes", ("axis '%s' has the steps %d and %d"):format(axis.name, same.step,
         axis.step))
     end
     if not same then

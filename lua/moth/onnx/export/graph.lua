@@ -239,8 +239,8 @@ function methods:sizes_of(lists, what)
     local n = {}
     for i = 1, self.readings do n[i] = lists[i][d] end
     parts[d] = same(n, self.readings) and self:ints {n[1]} or expression(self, n)
-      or self:refuse(("%s is %.6g, %.6g and %.6g where the dynamic axes have other sizes, which no "
-        .. "product of two of them explains"):format(what, n[1], n[2], n[3]))
+      or self:refuse(("%s is %.6g, %.6g and %.6g for different sizes of the dynamic axes; it must "
+        .. "be linear in one of them or a product of two"):format(what, n[1], n[2], n[3]))
   end
   if #parts == 1 then return parts[1] end
   parts[#parts + 1] = {axis = 0}

@@ -105,7 +105,9 @@ end
 
 function ops.scatter_reduce(g, a, c)
   local dtype = c.results[1].dtype
-  if a.reduce == "mean" and dtype <= I64 then g:refuse "a mean of integers is rounded down" end
+  if a.reduce == "mean" and dtype <= I64 then
+    g:refuse "the mean of integers rounds down, which ONNX cannot express"
+  end
   return scatter_reduce(g, a.input, a.index, part_read(g, a.src, a.index), a.dim, a.reduce,
     a.include_self, dtype)
 end
@@ -245,7 +247,7 @@ end
 
 function ops.index(g, a)
   if mask_among(a) then
-    g:refuse "a mask picks how many elements there are; use where or masked_select"
+    g:refuse "the number of elements depends on the mask; use where or masked_select"
   end
   local taken, rest, adjacent = indexed_dims(a, ndim(a.input))
   if #taken == 1 then return g:Gather(a.input, a.indices[taken[1] + 1], {axis = taken[1]}) end
@@ -268,7 +270,7 @@ local function put_masked(g, a, mask, at)
     local value = a.accumulate and g:Add(a.input, values) or values
     return g:Where(wide, value, a.input)
   end
-  if at ~= 1 then g:refuse "a mask behind other dimensions is written for one value" end
+  if at ~= 1 then g:refuse "a mask after other dimensions can only write a single value" end
   local positions = g:Transpose(g:NonZero(mask), {perm = {1, 0}})
   local n = g:Slice(g:Shape(positions), g:ints {0}, g:ints {1})
   local sizes = rank > ndim(mask) and g:Concat(n, g:Slice(g:Shape(a.input),
@@ -281,7 +283,7 @@ function ops.index_put(g, a)
   local mask, at = mask_among(a)
   local taken, rest, adjacent = indexed_dims(a, ndim(a.input))
   if mask then
-    if #taken > 1 then g:refuse "a mask together with other positions" end
+    if #taken > 1 then g:refuse "a mask and positions in one index are not supported" end
     return put_masked(g, a, mask, at)
   end
   local shapes = joint_shapes(g, a)
@@ -314,7 +316,7 @@ function ops.masked_select(g, a)
 end
 
 function ops.nonzero(g, a)
-  if ndim(a.input) == 0 then g:refuse "an input without dimensions" end
+  if ndim(a.input) == 0 then g:refuse "an input without dimensions is not supported" end
   return g:Transpose(g:NonZero(a.input), {perm = {1, 0}})
 end
 

@@ -25,12 +25,12 @@ local function flatten(list, n, what, into)
       flatten(x, #x, what, into)
       for key in pairs(x) do
         if type(key) ~= "number" then
-          refuse(what, "tensors and lists of these are needed, got a table with '"
+          refuse(what, "tensors and lists of tensors are needed, got a table with '"
             .. tostring(key) .. "'", "E_TYPE")
         end
       end
     elseif what ~= "args" then
-      refuse(what, "a tensor is needed from the net, got " .. errors.describe(x), "E_TYPE")
+      refuse(what, "the net must return tensors, got " .. errors.describe(x), "E_TYPE")
     end
   end
   return into
@@ -104,7 +104,7 @@ local function difference(readings)
     for k = 1, math.max(#first.calls, #other.calls) do
       local a, b = first.calls[k], other.calls[k]
       if not a or not b or a.name ~= b.name or #a.results ~= #b.results then
-        return ("with other sizes the net does something else, from call %d on: '%s', then '%s'")
+        return ("the ops of the net depend on the sizes: call %d is '%s', with other sizes '%s'")
           :format(k, a and a.name or "nothing", b and b.name or "nothing")
       end
     end
@@ -131,7 +131,7 @@ local function readings_of(net, args, inputs, axes)
   local wider = require("moth.onnx.export.given").widened(axes)
   if wider then list = try(net, args, inputs, wider) end
   if not list then
-    refuse("dynamic_axes", why .. " (a step between the sizes that it takes can be given: "
+    refuse("dynamic_axes", why .. " (if the net needs sizes that are multiples, set a step: "
       .. "{input = {[3] = {name = 'height', step = 32}}})", "E_UNSUPPORTED")
   end
   return list, wider
@@ -169,7 +169,7 @@ local function warn_of_reads(plan)
     if value and value.dynamic and not told[place] then
       told[place] = true
       require("moth").warn(("onnx.export: at %s the net reads values that depend on an input; "
-        .. "numbers that Lua computes from them are constants of the file"):format(place))
+        .. "numbers that Lua computes from these values are constants in the file"):format(place))
     end
   end
 end

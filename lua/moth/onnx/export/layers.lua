@@ -104,7 +104,7 @@ end
 
 local function max_pool(rank)
   return function(g, a)
-    if a.return_indices then g:refuse "positions of a pool are other numbers in ONNX" end
+    if a.return_indices then g:refuse "ONNX numbers the positions of a pool differently" end
     local given = windows(a)
     given.dilations = a.dilation
     return batched(g, a, rank, function(x) return g:MaxPool(x, given) end)
@@ -155,7 +155,7 @@ end
 -- ONNX has only global adaptive pools; other sizes are written as windows.
 local function adaptive(rank, global, op)
   return function(g, a, c)
-    if a.return_indices then g:refuse "positions of a pool are other numbers in ONNX" end
+    if a.return_indices then g:refuse "ONNX numbers the positions of a pool differently" end
     local from, kernel, all, divides = a.input.shapes, {}, true, true
     local last, sizes, wanted = #from[1] - rank, {}, {}
     for d = 1, rank do
@@ -169,7 +169,7 @@ local function adaptive(rank, global, op)
       for d = last + 1, last + rank do
         for i = 2, g.readings do
           if from[1][d] ~= from[i][d] then
-            g:refuse "the size of images is fixed here; only the batch can vary"
+            g:refuse "the image size cannot be a dynamic axis; only the batch can"
           end
         end
       end
@@ -265,7 +265,7 @@ end
 -- ---- embedding ----
 
 function ops.embedding(g, a)
-  if a.max_norm then g:refuse "max_norm changes the weights" end
+  if a.max_norm then g:refuse "max_norm changes the weights, which ONNX cannot express" end
   return g:Gather(a.weight, a.input, {axis = 0})
 end
 
@@ -298,7 +298,7 @@ end
 local function pairs_of_rows(g, x)
   local rows = {{x.shapes[1][1]}}
   for i = 2, g.readings do rows[i] = {x.shapes[i][1]} end
-  if g:varies(rows) then g:refuse "the number of rows cannot be a dynamic axis" end
+  if g:varies(rows) then g:refuse "the number of rows cannot depend on a dynamic axis" end
   local first, second = {}, {}
   for i = 0, rows[1][1] - 1 do
     for j = i + 1, rows[1][1] - 1 do
@@ -345,7 +345,8 @@ function ops.scaled_dot_product_attention(g, a)
   local q, k = a.query, a.key
   local nq, nk = #q.shapes[1], #k.shapes[1]
   if a.enable_gqa and q.shapes[1][nq - 2] ~= k.shapes[1][nk - 2] then
-    g:refuse "enable_gqa with fewer heads of keys; repeat these (repeat_interleave) before"
+    g:refuse("enable_gqa with fewer key heads is not supported; use repeat_interleave on the keys "
+      .. "and values")
   end
   local scale = a.scale or 1 / math.sqrt(q.shapes[1][nq])
   local scores = g:MatMul(g:Mul(q, scale), transposed(g, k))
@@ -427,7 +428,7 @@ local function recurrent(kind)
   return function(g, a)
     if a.batch_sizes then g:refuse "packed sequences have no counterpart in ONNX" end
     if a.train and a.dropout > 0 then g:refuse "it draws random numbers; export in eval mode" end
-    if #a.input.shapes[1] ~= 3 then g:refuse "it wants a batch of sequences, (L, N, H)" end
+    if #a.input.shapes[1] ~= 3 then g:refuse "a batch of sequences, (L, N, H), is needed" end
     local directions, per = a.bidirectional and 2 or 1, a.has_biases and 4 or 2
     if #a.params ~= a.num_layers * directions * per then
       g:refuse "projections (proj_size) have no counterpart in ONNX"
@@ -523,7 +524,7 @@ end
 function ops.grid_sample(g, a)
   local mode = a.mode
   if g.opset >= 20 then mode = mode:gsub("^bi", "") end
-  if #a.input.shapes[1] ~= 4 then g:refuse "images (N, C, H, W) alone are written" end
+  if #a.input.shapes[1] ~= 4 then g:refuse "only images (N, C, H, W) are supported" end
   return g:GridSample(a.input, a.grid, {mode = mode, padding_mode = a.padding_mode,
     align_corners = a.align_corners and 1 or 0})
 end

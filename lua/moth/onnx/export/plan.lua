@@ -58,8 +58,8 @@ function Plan:constant(others, call)
   if equal then return value end
   self.graph.call = call
   if not value.number then
-    self.graph:refuse("a tensor that it reads, which is no op's result, has other values where the "
-      .. "dynamic axes have other sizes")
+    self.graph:refuse("it reads a tensor that no op computed and whose values depend on the sizes "
+      .. "of the dynamic axes")
   end
   value.sizes, value.dynamic, value.varies = {}, true, true
   for i = 1, #self.readings do value.sizes[i] = {tonumber(others[i]:item())} end
@@ -284,11 +284,11 @@ end
 function Plan:row(call)
   local g, row = self.graph, row_of(call.name)
   if not row then
-    g:refuse("ONNX has no node for it, or Moth does not know which: compute it from other ops, or "
-      .. "outside of the net that is exported")
+    g:refuse("Moth has no ONNX node for it: compute it from other ops, or outside of the exported "
+      .. "net")
   end
   if call.differs and not sized[call.name] then
-    g:refuse(("its argument '%s' follows from a dynamic axis"):format(call.differs))
+    g:refuse(("its argument '%s' depends on a dynamic axis"):format(call.differs))
   end
   return row
 end
@@ -304,7 +304,7 @@ function Plan:emit(call)
   for x, version in pairs(call.constants) do
     if x.chance then g:refuse "it reads random numbers; pass them as an input" end
     if not x.name and not x.number and lib.inspect(x.handle).version ~= version then
-      g:refuse "a tensor that it reads was changed in place afterwards"
+      g:refuse "it reads a tensor that was changed in place later"
     end
   end
   for _, x in pairs(args) do

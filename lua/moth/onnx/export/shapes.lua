@@ -102,7 +102,7 @@ function sized.narrow(g, a, c)
 end
 
 function sized.slice(g, a, c)
-  if a.step < 1 then g:refuse "a step below 1" end
+  if a.step < 1 then g:refuse "steps below 1 are not supported" end
   return slice(g, a, c, function(args, size) return wrap(args.start, size) end,
     function(args, size) return math.min(wrap(args.stop, size), size) end, a.step)
 end
@@ -196,7 +196,7 @@ local function rolled(g, x, d, shift, sizes)
   if fixed then shift = shift % least end
   if shift == 0 then return x end
   if math.abs(shift) > least then
-    g:refuse "it rolls by more than a size that varies; take the remainder before"
+    g:refuse "the shift is larger than a size that varies; pass the remainder by the size"
   end
   local axis, cut = g:ints {d}, g:ints { -shift}
   return g:Concat(g:Slice(x, cut, g:ints {LAST}, axis), g:Slice(x, g:ints {0}, cut, axis),
@@ -243,7 +243,7 @@ end
 local function fixed_size(g, x, d)
   for i = 2, g.readings do
     if x.shapes[i][d + 1] ~= x.shapes[1][d + 1] then
-      g:refuse "the size that windows are taken from is fixed here; others can vary"
+      g:refuse "the sizes that windows slide over cannot be dynamic axes"
     end
   end
   return x.shapes[1][d + 1]
@@ -399,7 +399,7 @@ local function variance(g, a)
     end
     shapes[i] = {n}
   end
-  if g:varies(shapes) then g:refuse "how many elements there are is a constant here" end
+  if g:varies(shapes) then g:refuse "the number of elements cannot depend on a dynamic axis" end
   local correction = a.unbiased == false and 0 or a.correction
   local y = reduce(g, "ReduceSum", g:Mul(off, off), a.dim, a.keepdim)
   return g:Div(y, n - correction)
@@ -460,7 +460,7 @@ function ops.copy(g, a) return g:Expand(a.source, g:Shape(a.input)) end
 function sized.arange(g, a, c)
   local code = c.results[1].dtype
   if a.start ~= math.floor(a.start) or a.step ~= math.floor(a.step) then
-    g:refuse "its numbers are not whole, and vary with sizes"
+    g:refuse "its arguments depend on a dynamic axis and are not integers"
   end
   local function number(field)
     local lists = each(g, c, function(args) return {args[field]} end)

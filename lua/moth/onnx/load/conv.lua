@@ -119,7 +119,7 @@ end
 -- Deformable convolution (Dai et al. 2017): each tap of each window has its own offset.
 N.DeformConv = row("3 kernel_shape:ints strides:ints pads:ints dilations:ints group=1 "
   .. "offset_group=1", function(a, x, weight, offset, bias, mask)
-  if x:dim() ~= 4 then refuse("%d dimensions besides batch and channels", x:dim() - 2) end
+  if x:dim() ~= 4 then refuse("%d dimensions after batch and channels", x:dim() - 2) end
   local n, c, out, kh, kw = x:size(1), x:size(2), weight:size(1), weight:size(3), weight:size(4)
   local strides, dilations = windows.steps(a, 2)
   local pads, groups = a.pads or {0, 0, 0, 0}, a.offset_group

@@ -78,7 +78,7 @@ N.BitCast = row("to:int!", function(a, x)
     refuse("%s has elements of another size than %s", dtype.name, x.dtype.name)
   end
   if dtype == x.dtype then return x end
-  if lib.capture then refuse "bits as another type, which a captured step cannot repeat" end
+  if lib.capture then refuse "BitCast is not supported in a captured step" end
   local shape, h, device = lib.int64s(math.max(x:dim(), 1)), lib.Handle(), x.device
   for d = 1, x:dim() do shape[d - 1] = x:size(d) end
   x = x:detach():cpu():contiguous()

@@ -65,7 +65,7 @@ local function attributes_of(b, node, row, state)
     local name = attribute.name or ""
     local known = row.known[name]
     if not known then
-      refuse(("has the attribute %s at %s, which Moth does not know"):format(quoted(name),
+      refuse(("has the unknown attribute %s at %s"):format(quoted(name),
         shown(node)), "E_UNSUPPORTED")
     end
     local field = known.field
@@ -91,7 +91,7 @@ local function attributes_of(b, node, row, state)
   end
   for name, known in pairs(row.known) do
     if known.needed and values[name] == nil then
-      refuse(("is broken: %s lacks its attribute '%s'"):format(shown(node), name))
+      refuse(("is broken: %s has no attribute '%s'"):format(shown(node), name))
     end
   end
   return values
@@ -107,8 +107,8 @@ local function constant(node, state)
   local a = node.attribute[1]
   local known = a and CONSTANT[a.name or ""]
   if #node.attribute ~= 1 or not known then
-    state.refuse(("has %s with %s, which Moth does not know"):format(shown(node),
-      a and quoted(a.name or "") or "no value"), "E_UNSUPPORTED")
+    state.refuse(("has %s with %s"):format(shown(node), a and "the unsupported attribute "
+      .. quoted(a.name or "") or "no value"), "E_UNSUPPORTED")
   end
   local value = a[known.field]
   if value == nil then value = 0 end
@@ -211,7 +211,7 @@ local function take_inputs(g, graph, state)
       local t = info.type and info.type.tensor_type
       local code = t and proto.dtypes[t.elem_type or 0]
       if not code then
-        state.refuse(("has the input %s, which is no tensor of a type that Moth has"):format(
+        state.refuse(("has the input %s of a type that Moth does not support"):format(
           quoted(name)), "E_UNSUPPORTED")
       end
       g.inputs[#g.inputs + 1] = {name = name, slot = new_slot(g, name, state), dims = dims_of(t),
@@ -231,7 +231,7 @@ local function take_outputs(b, graph, state)
   end
   if #b.outputs == 0 then state.refuse "is broken: it has no output" end
   if #b.outputs > MOST_VALUES then
-    state.refuse(("has %d outputs; %d are possible"):format(#b.outputs, MOST_VALUES),
+    state.refuse(("has %d outputs; at most %d are supported"):format(#b.outputs, MOST_VALUES),
       "E_UNSUPPORTED")
   end
 end
@@ -247,7 +247,7 @@ local function inline(b, node, f, state)
   local inner = setmetatable({slots = {}}, {__index = b})
   local given, opset = {}, state.opset
   state.depth = state.depth + 1
-  if state.depth > DEEPEST then state.refuse "is broken: functions nest too deep" end
+  if state.depth > DEEPEST then state.refuse "is broken: functions are nested too deeply" end
   for k, name in ipairs(f.input) do
     local actual = node.input[k] or ""
     inner.slots[name] = actual == "" and 0 or slot_of(b, actual)
@@ -274,7 +274,7 @@ local function inline(b, node, f, state)
   for k, name in ipairs(node.output) do
     local slot = inner.slots[f.output[k] or ""]
     if name ~= "" and not slot then
-      state.refuse(("is broken: %s does not give %s"):format(shown(node), quoted(name)))
+      state.refuse(("is broken: %s does not compute %s"):format(shown(node), quoted(name)))
     elseif name ~= "" then
       b.slots[name] = slot
     end
@@ -284,7 +284,7 @@ end
 
 local function refuse_op(node, state)
   local domain, reason = node.domain or "", rows.reasons[node.op_type]
-  state.refuse(("has %s%s, which Moth does not know%s"):format(shown(node),
+  state.refuse(("has %s%s, which Moth does not support%s"):format(shown(node),
     domain == "" and "" or " of " .. errors.bare(domain), reason and ": " .. reason
     or errors.nearest(node.op_type, rows.ops)), "E_UNSUPPORTED")
 end
@@ -301,7 +301,7 @@ local function operands_of(b, new, node, state)
   end
   for k = 1, new.row.needs do
     if (new.inputs[k] or 0) == 0 and new.row.needs > 0 then
-      state.refuse(("is broken: %s lacks its operand %d"):format(shown(node), k))
+      state.refuse(("is broken: %s has no operand %d"):format(shown(node), k))
     end
   end
   for _, value in pairs(new.attributes) do
@@ -343,8 +343,8 @@ function take_node(b, node, state)
     refuse_op(node, state)
   end
   if #node.input > MOST_VALUES or #node.output > MOST_VALUES then
-    refuse(("has %s of %d inputs and %d outputs; %d are possible"):format(shown(node), #node.input,
-      #node.output, MOST_VALUES), "E_UNSUPPORTED")
+    refuse(("has %s of %d inputs and %d outputs; at most %d are supported"):format(shown(node),
+      #node.input, #node.output, MOST_VALUES), "E_UNSUPPORTED")
   end
   if #node.input == 0 and row.needs > 0 and not row.control then
     refuse(("is broken: %s reads nothing"):format(shown(node)))
@@ -421,13 +421,13 @@ local function opset_of(model, refuse)
     if domain == "" or domain == "ai.onnx" then
       local version = import.version or 0
       if version < OLDEST or version > NEWEST then
-        refuse(("is of opset %d; %d to %d are read"):format(version, OLDEST, NEWEST),
+        refuse(("is of opset %d; %d to %d are supported"):format(version, OLDEST, NEWEST),
           "E_UNSUPPORTED")
       end
       return version
     end
   end
-  refuse "is no ONNX model, or lacks its opset"
+  refuse "is no ONNX model, or has no opset"
 end
 
 local function compile(path, model, file, mmap)

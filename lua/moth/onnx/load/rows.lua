@@ -114,7 +114,7 @@ end
 function rows.dtype(number)
   local code = proto.dtypes[number]
   if not code then
-    rows.refuse("element type %s of ONNX, which Moth lacks", proto.type_name(number))
+    rows.refuse("element type %s, which Moth does not support", proto.type_name(number))
   end
   return by_code[code]
 end

@@ -42,7 +42,7 @@ N.Squeeze = row("axes:ints", function(a, x, axes)
   for k, axis in ipairs(axes) do
     list[k] = place(x, axis)
     if x:size(list[k]) ~= 1 then
-      refuse("dimension %d is %d and cannot go", axis, x:size(list[k]))
+      refuse("dimension %d has size %d and cannot be removed", axis, x:size(list[k]))
     end
   end
   return #list == 0 and x or x:squeeze(list)

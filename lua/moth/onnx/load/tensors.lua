@@ -17,7 +17,7 @@ local F32, F64 = C.MOTH_F32, C.MOTH_F64
 local function count_of(t, refuse)
   local count = 1
   if #t.dims > MOST_DIMS then
-    refuse(("has the tensor %s of %d dimensions, at most %d are possible"):format(
+    refuse(("has the tensor %s of %d dimensions; at most %d are supported"):format(
       quoted(t.name or ""), #t.dims, MOST_DIMS), "E_UNSUPPORTED")
   end
   local empty = false
@@ -37,13 +37,14 @@ local function external(t, size, state)
   for _, entry in ipairs(t.external_data) do at[entry.key or ""] = entry.value end
   local place = at.location or ""
   if place == "" or place:find("^[/\\]") or place:find("%.%.") or place:find("%z") then
-    state.refuse(("keeps the tensor %s in %s, which is not next to it"):format(name, quoted(place)))
+    state.refuse(("stores the tensor %s in %s, which is not in the folder of the file"):format(
+      name, quoted(place)))
   end
   if not state.beside[place] then
     local path = (state.path:match "^(.*/)" or "") .. place
     local file = files.open(path, "onnx.load", "path", state.mmap)
     if not files.beside(path, state.path) then
-      state.refuse(("keeps the tensor %s in %s, which a link leads to"):format(name, quoted(place)))
+      state.refuse(("stores the tensor %s in %s, which is a link"):format(name, quoted(place)))
     end
     state.beside[place] = file
   end
@@ -86,8 +87,8 @@ end
 return function(t, state)
   local code, name = proto.dtypes[t.data_type or 0], t.name or ""
   if not code then
-    state.refuse(("has the tensor %s of element type %s, which Moth lacks"):format(quoted(name),
-      tostring(t.data_type)), "E_UNSUPPORTED")
+    state.refuse(("has the tensor %s of element type %s, which Moth does not support"):format(
+      quoted(name), tostring(t.data_type)), "E_UNSUPPORTED")
   end
   local count = count_of(t, state.refuse)
   local size, file, got, from, bytes = count * by_code[code].itemsize, state.file
@@ -100,7 +101,7 @@ return function(t, state)
     got = #bytes
   end
   if got ~= size then
-    state.refuse(("is broken: the tensor %s takes %.0f bytes, the file has %.0f"):format(
+    state.refuse(("is broken: the tensor %s needs %.0f bytes, the file has %.0f"):format(
       quoted(name), size, got))
   end
   if from then return within(file, by_code[code].name, t.dims, from, size, state), code end

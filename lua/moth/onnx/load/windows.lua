@@ -63,7 +63,7 @@ end
 
 --- The function for windows of `rank` dimensions.
 function windows.ranked(name, rank)
-  if rank < 1 or rank > 3 then refuse("%d dimensions besides batch and channels", rank) end
+  if rank < 1 or rank > 3 then refuse("%d dimensions after batch and channels", rank) end
   return F[name .. rank .. "d"]
 end
 
