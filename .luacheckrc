@@ -7,4 +7,5 @@ exclude_files = { "build*" }
 files["spec/**/*.lua"] = { std = "luajit+busted" }
 files["examples/hosts/love/*.lua"] = { std = "luajit+love" }
 files["spec/hosts/love_driver.lua"] = { std = "luajit+love" }
+files["examples/hosts/neovim/**/*.lua"] = { std = "luajit", read_globals = { "vim" } }
 files["examples/hosts/nginx/*.lua"] = { std = "luajit+ngx_lua" }
