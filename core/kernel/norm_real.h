@@ -100,7 +100,10 @@ TARGET static void NAME(scaled_row)(const moth_row_norm *p, const REAL *x, REAL 
   const int64_t n = p->channels * p->inner;
   double most = 0, sum = 0, rest = 0, squares = 0;
   int power;
-  for (int64_t i = 0; i < n; i++) most = fmax(most, fabs((double)x[i]));
+  for (int64_t i = 0; i < n; i++) { /* a reduction by fmax makes GCC 12 for ARM fail */
+    const double size = fabs((double)x[i]);
+    if (size > most) most = size;
+  }
   if (!(most > 0 && isfinite(most))) return;
   frexp(most, &power);
   const double down = ldexp(1, -(power / 2)), more = ldexp(1, power / 2 - power);

@@ -107,7 +107,8 @@ static double mean_of(const moth_rows *r, const void *x) {
     double most = 0, sum = 0, squares = 0, rest = 0;                                     \
     const int64_t n = s->r->length;                                                      \
     int power;                                                                           \
-    for (int64_t j = 0; j < n; j++) most = fmax(most, fabs((double)x[j]));               \
+    for (int64_t j = 0; j < n; j++) /* by fmax, GCC 12 for ARM fails */                  \
+      if (fabs((double)x[j]) > most) most = fabs((double)x[j]);                          \
     if (!(most > 0 && isfinite(most))) return s->root ? sqrt(most - most) : most - most; \
     frexp(most, &power);                                                                 \
     for (int64_t j = 0; j < n; j++) sum += ldexp((double)x[j], -power);                  \
