@@ -31,13 +31,13 @@ assert(x:matmul(x:t()).shape == moth.Size{2, 2})
 -- ---- indexing: each of these is a view of the same memory ----
 
 assert(x[1][2]:item() == 2)                       -- row 1, column 2
-assert(x[{2, -1}]:item() == 6)                    -- from the end
+assert(x[{2, -1}]:item() == 6)                    -- -1 is the last column
 assert(x[{{}, {2, 3}}].shape == moth.Size{2, 2})  -- all rows, columns 2 to 3
-assert(x[{"...", 1}]:tolist()[2] == 4)            -- the first of the last dim
+assert(x[{"...", 1}]:tolist()[2] == 4)            -- position 1 of the last dim
 assert(x[{1, moth.newaxis}].shape == moth.Size{1, 3})
 assert(x[{{}, {1, 3, 2}}]:tolist()[2][2] == 6)    -- every second column
 
--- five dims deep, in the way one would write it
+-- nested brackets index five dims
 local data = moth.arange(3 * 4 * 5 * 6 * 7):view(3, 4, 5, 6, 7)
 assert(data[1][2][3][4][5]:item() == data[{1, 2, 3, 4, 5}]:item())
 assert(data[1][2][3][4][5]:item() == 1 * 210 + 2 * 42 + 3 * 7 + 4)
@@ -54,9 +54,9 @@ assert(x:index_select(2, {1, 3}):tolist()[2][2] == 6)
 
 local z = x:clone()
 z[1] = 0                                          -- a row
-z[{2, {1, 2}}] = moth.tensor{-1, -2}              -- a part of a row
+z[{2, {1, 2}}] = moth.tensor{-1, -2}              -- part of a row
 z[z:eq(6)] = 60                                   -- by mask
-z[{{}, 3}]:add_(0.5)                              -- what `+=` would be
+z[{{}, 3}]:add_(0.5)                              -- Python's `+=`
 print(z)
 assert(z:tolist()[1][3] == 0.5 and z:tolist()[2][1] == -1 and z:tolist()[2][3] == 60.5)
 

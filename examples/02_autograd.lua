@@ -16,7 +16,7 @@ loss:backward()
 print("d sum(w^2) / dw =", w.grad)
 near(w.grad[3]:item(), 6)
 
--- ---- and its gradient ----
+-- ---- the gradient of a gradient ----
 
 local x = moth.tensor(2.0, {requires_grad = true})
 local y = x ^ 3
@@ -26,7 +26,7 @@ print("x^3 at 2:", y:item(), first:item(), second:item())
 near(first:item(), 12)
 near(second:item(), 12)
 
--- ---- a training step written by hand, twice ----
+-- ---- two training steps without an optimizer ----
 -- Assigning to .data changes the value without recording; .grad accumulates until it is cleared.
 
 x, y = moth.tensor(2.0):requires_grad_(), moth.tensor(3.0):requires_grad_()

@@ -6,8 +6,8 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local parser = require "argparse"("03_xor", "Learns the exclusive or of two noisy inputs.")
 parser:option("--steps", "Training steps.", "2000"):convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)

@@ -1,4 +1,4 @@
--- The classic network on real images: trains, saves, loads into a new net, tests again.
+-- A small convolutional network on real images: train, save, load into a new net, test again.
 -- Run it with: ./moth examples/04_mnist.lua [--epochs N] [--data FOLDER] ...
 
 local moth = require "moth"
@@ -6,14 +6,14 @@ local nn, F, optim, data = moth.nn, moth.nn.functional, moth.optim, moth.data
 
 local parser = require "argparse"("04_mnist", "Trains a small convolutional network.")
 parser:option("--epochs", "Passes over the training images.", "1"):convert(tonumber)
-parser:option("--batch-size", "Images a step.", "64"):convert(tonumber)
+parser:option("--batch-size", "Images per step.", "64"):convert(tonumber)
 parser:option("--lr", "Learning rate.", "0.01"):convert(tonumber)
-parser:option("--momentum", "Of SGD.", "0.5"):convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
+parser:option("--momentum", "Momentum of SGD.", "0.5"):convert(tonumber)
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
 parser:option("--data", "Folder of the four IDX files (default: Debian's Fashion-MNIST).")
-parser:option("--limit", "Use only so many images of each set."):convert(tonumber)
-parser:option("--out", "Where the model is saved.", os.tmpname())
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--limit", "Number of images to use of each set (default: all)."):convert(tonumber)
+parser:option("--out", "File for the model.", os.tmpname())
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -42,7 +42,7 @@ end
 
 -- ---- the images ----
 
--- Synthetic digits of seven strokes, shifted, with noise: for machines without the data set.
+-- Synthetic digits, used if the data set is not installed: seven strokes, shifted, with noise.
 local STROKES = {"abcdef", "bc", "abged", "abgcd", "fgbc", "afgcd", "afgedc", "abc", "abcdefg",
   "abcdfg"}
 local STROKE_AT = {a = {5, 5, 9, 18}, d = {22, 22, 9, 18}, g = {13, 13, 9, 18}, f = {5, 13, 9, 9},

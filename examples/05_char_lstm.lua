@@ -8,12 +8,12 @@ local bible = dofile((arg[0]:match "^.*/" or "./") .. "bible.lua")
 
 local parser = require "argparse"("05_char_lstm", "Learns to write letter by letter.")
 parser:option("--steps", "Training steps.", "1000"):convert(tonumber)
-parser:option("--batch-size", "Windows a step.", "32"):convert(tonumber)
-parser:option("--length", "Letters a window.", "64"):convert(tonumber)
+parser:option("--batch-size", "Windows per step.", "32"):convert(tonumber)
+parser:option("--length", "Letters per window.", "64"):convert(tonumber)
 parser:option("--lr", "Learning rate of Adam.", "0.003"):convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
 parser:option("--write", "Letters to write at the end.", "300"):convert(tonumber)
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -50,7 +50,7 @@ local function loss_of(part)
   return F.cross_entropy(scores:flatten(1, 2), y:to(args.device):flatten())
 end
 
--- Mean loss over 20 batches of the validation text, in nats a letter.
+-- Mean loss over 20 batches of the validation text, in nats per letter.
 local function validate()
   net:eval()
   local sum = 0
@@ -77,14 +77,15 @@ for step = 1, args.steps do
   if step == 100 or step % 250 == 0 or step == args.steps then
     local seconds = os.clock() - began
     validation = validate()
-    print(("step %5d  validation loss %.3f  %.1f ms a step"):format(step, validation,
+    print(("step %5d  validation loss %.3f  %.1f ms per step"):format(step, validation,
       1000 * seconds / step))
   end
 end
 
 -- ---- writing ----
 
--- Samples the next letter by its probability, again and again; the state is passed on.
+-- Samples letters one at a time from the predicted probabilities. The state of the LSTM is the
+-- input of the next step.
 local function write(start, n)
   return moth.no_grad(function()
     net:eval()

@@ -1,5 +1,5 @@
--- A small GPT, written out: attention, blocks, training with AdamW, text generation. It learns the
--- King James Bible letter by letter (Radford et al., 2018; the architecture of nanoGPT).
+-- A small GPT, written in full: attention, blocks, training with AdamW, text generation. It learns
+-- the King James Bible letter by letter (Radford et al., 2018; the architecture of nanoGPT).
 -- Run it with: ./moth examples/06_gpt.lua [--steps N] [--write N]
 
 local moth = require "moth"
@@ -8,15 +8,15 @@ local bible = dofile((arg[0]:match "^.*/" or "./") .. "bible.lua")
 
 local parser = require "argparse"("06_gpt", "A small GPT on the King James Bible.")
 parser:option("--steps", "Training steps.", "1000"):convert(tonumber)
-parser:option("--batch-size", "Windows a step.", "16"):convert(tonumber)
-parser:option("--context", "Letters a window.", "64"):convert(tonumber)
-parser:option("--layers", "Blocks.", "4"):convert(tonumber)
-parser:option("--width", "Numbers a letter.", "128"):convert(tonumber)
-parser:option("--heads", "Heads of attention a block.", "4"):convert(tonumber)
+parser:option("--batch-size", "Windows per step.", "16"):convert(tonumber)
+parser:option("--context", "Letters per window.", "64"):convert(tonumber)
+parser:option("--layers", "Number of blocks.", "4"):convert(tonumber)
+parser:option("--width", "Features per letter.", "128"):convert(tonumber)
+parser:option("--heads", "Attention heads per block.", "4"):convert(tonumber)
 parser:option("--lr", "Learning rate of AdamW.", "0.001"):convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
 parser:option("--write", "Letters to write at the end.", "300"):convert(tonumber)
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -93,7 +93,7 @@ local function loss_of(part, n)
   return F.cross_entropy(scores:flatten(1, 2), y:to(args.device):flatten())
 end
 
--- Mean loss over 20 batches of the validation text, in nats a letter.
+-- Mean loss over 20 batches of the validation text, in nats per letter.
 local function validate()
   local sum = 0
   moth.no_grad(function()
@@ -116,7 +116,7 @@ for step = 1, args.steps do
   if step == 100 or step % 250 == 0 or step == args.steps then
     local seconds = os.clock() - began
     validation = validate()
-    print(("step %5d  validation loss %.3f  %.1f ms a step"):format(step, validation,
+    print(("step %5d  validation loss %.3f  %.1f ms per step"):format(step, validation,
       1000 * seconds / step))
   end
 end

@@ -7,13 +7,13 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local parser = require "argparse"("07_extending", "Functions, subclasses and hooks.")
 parser:option("--steps", "Training steps.", "500"):convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
 
--- ---- Functions: a forward, and its gradient ----
+-- ---- Functions: a forward and its gradient ----
 
 -- x sigmoid(x), saving only x for the gradient (as nn.SiLU does in C).
 local Swish = nn.class("Swish", moth.autograd.Function)
@@ -33,8 +33,8 @@ local x = moth.randn(4, 3, {dtype = moth.float64, requires_grad = true})
 assert(moth.autograd.gradcheck(Swish.apply, {x}))
 print("the gradient of Swish agrees with finite differences")
 
--- Weights as -1, 0 or 1 times their mean size. The derivative of a step is 0, so the gradient is
--- passed through unchanged (the straight-through estimator, Bengio et al., 2013).
+-- Rounds weights to -1, 0 or 1 times their mean absolute value. The derivative of rounding is 0, so
+-- the gradient is passed through unchanged (straight-through estimator, Bengio et al., 2013).
 local Ternary = nn.class("Ternary", moth.autograd.Function)
 
 function Ternary.forward(_, weight)
@@ -48,7 +48,7 @@ end
 
 -- ---- classes: a layer, a block with that layer, and a block with a skip connection ----
 
--- A Linear that rounds its weights to ternary values in its forward.
+-- A Linear whose forward rounds the weights to ternary values.
 local TernaryLinear = nn.class("TernaryLinear", nn.Linear)
 
 function TernaryLinear:forward(input)
@@ -81,7 +81,7 @@ function Residual:extra_repr()
   return "scale=" .. self.scale
 end
 
--- The third level: its scale is learned.
+-- The third level of inheritance: the scale is a parameter.
 local Gated = nn.class("Gated", Residual)
 
 function Gated:init(width)

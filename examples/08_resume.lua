@@ -1,20 +1,20 @@
--- Resuming a run: the same training twice, once without a break, once stopped in the middle of an
--- epoch and resumed by another process from its checkpoint. Weights, momenta, schedule, shuffling,
--- dropout and the position in the data are all in one safetensors file, so both runs end with the
--- same bits.
+-- Resuming a run. The same training runs twice: once without a break, and once stopped in the
+-- middle of an epoch and resumed by another process from a checkpoint. One safetensors file
+-- contains the weights, momenta, schedule, random state and the position in the data, so both runs
+-- end with the same bits.
 -- Run it with: ./moth examples/08_resume.lua [--checkpoint FILE]
 
 local moth = require "moth"
 local nn, F, optim, data = moth.nn, moth.nn.functional, moth.optim, moth.data
 
 local parser = require "argparse"("08_resume", "Stops a training and resumes it from a file.")
-parser:option("--checkpoint", "Where the state is kept.", os.tmpname())
+parser:option("--checkpoint", "File of the state.", os.tmpname())
 parser:option("--stop-after", "Steps after which the run is cut off.", "37"):convert(tonumber)
 parser:option("--epochs", "Passes over the data.", "4"):convert(tonumber)
-parser:flag("--resume", "Go on from the checkpoint.")
-parser:option("--result", "Where the final weights go."):hidden(true)
+parser:flag("--resume", "Continue from the checkpoint.")
+parser:option("--result", "File for the final weights."):hidden(true)
 parser:flag("--stop", "Stop at --stop-after."):hidden(true)
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 -- ---- the complete state of a run ----

@@ -7,12 +7,12 @@ local moth = require "moth"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local parser = require "argparse"("09_cartpole", "Learns to balance a pole on a cart.")
-parser:option("--episodes", "Rounds at most.", "1000"):convert(tonumber)
+parser:option("--episodes", "Maximal number of rounds.", "1000"):convert(tonumber)
 parser:option("--goal", "Mean steps of the last 100 rounds that end the training.", "195")
   :convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
 parser:flag("--show", "Draw the last round in the terminal.")
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -83,7 +83,7 @@ function Player:play(state)
   end)
 end
 
--- Discounted returns of rewards of 1 a step, normalized to mean 0 and standard deviation 1.
+-- Discounted returns of rewards of 1 per step, normalized to mean 0 and standard deviation 1.
 local function returns(n)
   local list, sum = {}, 0
   for t = n, 1, -1 do

@@ -6,7 +6,7 @@ local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
 
 local parser = require "argparse"("10_checkpoints", "Two checkpoints of others, loaded.")
-parser:option("--data", "Folder that the files were unpacked into.", ".")
+parser:option("--data", "Folder of the unpacked files.", ".")
 local args = parser:parse()
 
 local NEEDED = [[

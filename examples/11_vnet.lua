@@ -1,5 +1,5 @@
--- Segmentation of volumes: a small V-Net (Milletari et al., 2016) finds bodies in strong noise: a
--- single voxel says little about whether it is inside one. The loss is the Dice coefficient, the
+-- Segmentation of volumes: a small V-Net (Milletari et al., 2016) finds bodies in strong noise, so
+-- strong that the value of a single voxel is not enough. The loss is the Dice coefficient, the
 -- overlap of prediction and target, as a Function with its own gradient.
 -- Run it with: ./moth examples/11_vnet.lua [--steps N] [--device cuda]
 
@@ -8,12 +8,12 @@ local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 
 local parser = require "argparse"("11_vnet", "Segments volumes with a V-Net.")
 parser:option("--steps", "Training steps.", "80"):convert(tonumber)
-parser:option("--batch-size", "Volumes a step.", "4"):convert(tonumber)
+parser:option("--batch-size", "Volumes per step.", "4"):convert(tonumber)
 parser:option("--size", "Voxels along each side, a multiple of 4.", "16"):convert(tonumber)
-parser:option("--noise", "Standard deviation of it; bodies are as bright as 1.", "0.6")
+parser:option("--noise", "Standard deviation of the noise; bodies have brightness 1.", "0.6")
   :convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
+parser:option("--device", "Device: cpu or cuda.", "cpu")
 local args = parser:parse()
 
 moth.manual_seed(args.seed)

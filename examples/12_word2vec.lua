@@ -1,6 +1,6 @@
 -- Word vectors: learned from pairs of neighbouring words in the King James Bible, with sparse
--- gradients; with --workers several threads write to the same vectors without locks. Then it
--- prints the most similar words.
+-- gradients. With --workers several threads write to the same vectors without locks. At the end the
+-- program prints the most similar words.
 -- Run it with: ./moth examples/12_word2vec.lua [--steps N] [--workers N]
 
 local moth = require "moth"
@@ -12,14 +12,14 @@ local bible, skipgram = require "bible", require "skipgram"
 
 local parser = require "argparse"("12_word2vec", "Learns vectors of words.")
 parser:option("--steps", "Training steps.", "6000"):convert(tonumber)
-parser:option("--batch-size", "Pairs of words a step.", "256"):convert(tonumber)
+parser:option("--batch-size", "Pairs of words per step.", "256"):convert(tonumber)
 parser:option("--features", "Numbers in a vector.", "64"):convert(tonumber)
-parser:option("--window", "How far apart neighbours may be.", "4"):convert(tonumber)
-parser:option("--negatives", "Words drawn by chance for each neighbour.", "5"):convert(tonumber)
+parser:option("--window", "Largest distance of neighbours.", "4"):convert(tonumber)
+parser:option("--negatives", "Random words for each neighbour.", "5"):convert(tonumber)
 parser:option("--lr", "Learning rate of SGD, for the sum over pairs.", "0.05"):convert(tonumber)
-parser:option("--least", "Words that come less often are left out.", "10"):convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
-parser:option("--workers", "Threads that train at once; 0: none but this.", "0"):convert(tonumber)
+parser:option("--least", "Rarer words are left out.", "10"):convert(tonumber)
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
+parser:option("--workers", "Threads that train at once; 0: only this one.", "0"):convert(tonumber)
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -46,7 +46,7 @@ for i, word in ipairs(vocabulary) do
   often[i] = counts[word]
 end
 
--- Most occurrences of the most frequent words are skipped: they carry little information.
+-- Most occurrences of frequent words are skipped: these words carry little information.
 local ids = {}
 for _, word in ipairs(list) do
   local share = place[word] and counts[word] / #list
@@ -59,12 +59,12 @@ print(("%d words, %d of them different; %d kept"):format(#list, #vocabulary, #id
 
 local words = moth.rand(#vocabulary, args.features):sub_(0.5):div_(args.features)
 local neighbours = moth.zeros(#vocabulary, args.features)
-local few = math.min(#vocabulary / 50, 1) -- few words: many of a step are equal
+local few = math.min(#vocabulary / 50, 1) -- with few words, a step contains a word many times
 local training = skipgram.Training(words, neighbours, text, often:pow(0.75), {
   steps = args.steps, batch_size = args.batch_size, window = args.window, lr = args.lr * few,
   negatives = args.negatives})
 
--- The current vectors, in this process, after training by any worker.
+-- The current vectors; workers change them too.
 local function loss_here()
   return moth.no_grad(function()
     local sum = 0

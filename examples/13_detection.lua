@@ -8,11 +8,11 @@ local nn, F, optim, ops = moth.nn, moth.nn.functional, moth.optim, moth.ops
 
 local parser = require "argparse"("13_detection", "Trains a detector of coloured rectangles.")
 parser:option("--steps", "Training steps.", "400"):convert(tonumber)
-parser:option("--batch-size", "Images a step.", "16"):convert(tonumber)
-parser:option("--lr", "The largest rate.", "0.01"):convert(tonumber)
-parser:option("--seed", "Of the random numbers.", "1"):convert(tonumber)
-parser:option("--device", "Where it is computed: cpu or cuda.", "cpu")
-parser:option("--out", "Where the weights go, as Darknet has them."):default(os.tmpname())
+parser:option("--batch-size", "Images per step.", "16"):convert(tonumber)
+parser:option("--lr", "Largest learning rate.", "0.01"):convert(tonumber)
+parser:option("--seed", "Seed of the random numbers.", "1"):convert(tonumber)
+parser:option("--device", "Device: cpu or cuda.", "cpu")
+parser:option("--out", "File for the weights, in Darknet format."):default(os.tmpname())
 local args = parser:parse()
 
 moth.manual_seed(args.seed)
@@ -68,7 +68,8 @@ end
 
 -- ---- training ----
 
--- The cells (counted through all images, from 1) with a box, the boxes, and their colours.
+-- The cells that contain the centre of a box, numbered from 1 over all images; the boxes; their
+-- colours.
 local function targets(truth)
   local cells, boxes, colours = {}, {}, {}
   for i, list in ipairs(truth) do

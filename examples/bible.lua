@@ -16,7 +16,7 @@ local function verses()
   end)
 end
 
--- Without the package: generated sentences of a few words, much easier to predict.
+-- Used without the package: generated sentences of a few words, much easier to predict.
 local function stand_in()
   print "The program `bible` was not found; the Debian package bible-kjv has the text"
   print "(apt-get install bible-kjv). Learning made-up sentences instead."
@@ -49,7 +49,8 @@ function bible.read()
           train = ids[{{1, cut}}], valid = ids[{{cut + 1, #text}}]}
 end
 
---- n windows of a part at random places: the symbols, and those that follow each, both (n, length).
+--- n windows of `part` at random positions: the symbols, and the next symbol after each. Both are
+-- (n, length).
 function bible.windows(part, n, length)
   local first = moth.randint(1, #part - length, {n, 1})
   local at = first + moth.arange(length)

@@ -1,7 +1,7 @@
 -- The model of example 12: word vectors that predict neighbouring words (skip-gram with negative
--- sampling, Mikolov et al., 2013), and a dataset whose elements are pieces of training. The
--- gradients are sparse: a step changes only the rows of its words. It is a separate module, so
--- that the Lua states of worker threads can load it.
+-- sampling, Mikolov et al., 2013), and a dataset whose elements are training runs. The gradients
+-- are sparse: a step changes only the rows of its words. This file is a separate module, so that
+-- the Lua states of worker threads can load it.
 
 local moth = require "moth"
 local nn, F, optim, data = moth.nn, moth.nn.functional, moth.optim, moth.data
@@ -20,7 +20,7 @@ function Model:init(words, neighbours)
   self.neighbours = table_of(neighbours)
 end
 
---- Words (B), and for each a neighbour and K random words, (B, 1 + K) -> the sum of losses.
+--- Words (B); a neighbour and K random words for each word, (B, 1 + K) -> the sum of losses.
 function Model:forward(word, others)
   local scores = self.neighbours(others):matmul(self.words(word):unsqueeze(3)):squeeze(3)
   local wanted = moth.zeros_like(scores)
@@ -31,11 +31,11 @@ end
 --- get(i) trains for a number of steps with a falling learning rate, and returns the mean loss of
 -- a pair. All datasets with the same tensors train the same vectors: tensors are passed to
 -- workers without a copy. If two workers write to a row at once, one step may be lost; with many
--- rows that does little harm (Hogwild, Recht et al., 2011).
+-- rows this is rare (Hogwild, Recht et al., 2011).
 local Training = nn.class("Training", data.Dataset)
 skipgram.Training = Training
 
-local STEPS = 50 -- of one get(i)
+local STEPS = 50 -- training steps in a get(i)
 
 --- @param text     words as positions, (length)
 -- @param chances  the probability of each word as a negative sample, (n)

@@ -103,7 +103,8 @@ local function single(name, kind, inverse, doc)
       .. DRAWN[kind] .. ", 3, -1, 'forward'",
     args = {
       INPUT[kind], {"int", "n", N[kind], optional = true},
-      {"dim", "dim", "dimension of the signals; the dimension of the pairs is not counted", default = -1},
+      {"dim", "dim", "dimension of the signals; the dimension of the pairs is not counted",
+        default = -1},
       NORM,
     },
     run = function(x, n, dim, norm)

@@ -114,6 +114,6 @@ describe("layers of functions", function()
     moth.warn = function(text) heard = text end
     nn.LSTM{2, 3, dropout = 0.5}
     moth.warn = old
-    assert.matches("LSTM: dropout lies between layers", heard, 1, true)
+    assert.matches("LSTM: dropout applies between layers", heard, 1, true)
   end)
 end)

@@ -20,7 +20,7 @@ static int64_t check(int64_t status) {
   exit(1);
 }
 
-/* y = op(tensors...): these are the op's first arguments; others have their defaults. */
+/* y = op(tensors...): the tensors are the first arguments; the others have their defaults. */
 static moth_handle apply(const char *name, const moth_handle *tensors, uint32_t n) {
   moth_slot slots[8];
   moth_handle y;
@@ -29,7 +29,7 @@ static moth_handle apply(const char *name, const moth_handle *tensors, uint32_t 
   return y;
 }
 
-/* Marks an argument of an op as given, by its name. Returns its first slot. */
+/* Marks the argument with this name as given. Returns its first slot. */
 static moth_slot *argument(const moth_op *op, const char *name, moth_slot *slots, uint64_t *given) {
   const moth_op_info *info = moth_op_describe(op);
   uint32_t i = 0;

@@ -2,9 +2,9 @@
 **
 **     frame [frames = 100000] [brain.lua] [brain.safetensors]
 **
-** At the start the script makes three errors: a Lua error, more memory than its limit, an endless
-** loop. Each becomes a message, and the game continues. At the end it prints the memory of the
-** process, early and late, and the time of a frame.
+** At the start the script makes three errors: a Lua error, an allocation above its memory limit,
+** and an endless loop. Each prints a message, and the game continues. At the end the program
+** prints the memory of the process, early and late, and the time of a frame.
 */
 #include <lauxlib.h>
 #include <lualib.h>
@@ -37,7 +37,7 @@ static int ascending(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Ends each call into the script: its results are on the stack, or its error is printed. */
+/* Finishes a call of the script: keeps the results on the stack, or prints the error. */
 static int done(lua_State *L, const char *what, int status) {
   if (status != 0) printf("%s: %s\n", what, lua_tostring(L, -1));
   return status == 0;
@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
   double *cost = malloc((size_t)frames * sizeof *cost), early = 0;
   lua_State *L = luaL_newstate();
   if (frames < 1 || frames > 1 << 28 || !cost || !L) return 1;
-  memset(cost, 255, (size_t)frames * sizeof *cost); /* touched now, or it would look like growth */
+  memset(cost, 255, (size_t)frames * sizeof *cost); /* allocates the pages before the measurement */
   luaL_openlibs(L);
   /* Limits of the script: bytes; and unreferenced tensors before a collection. */
   lua(L, "moth = require 'moth' moth.set_memory_limit(2^26) moth.set_memory_floor(2^20, 1024)");

@@ -3,8 +3,8 @@
 **     threads [threads.lua]
 **
 ** The main state owns the weights and sends them as tokens. All threads compute an output. Then the
-** main state changes the weights, and all threads compute it again. At the end the program prints
-** the memory that eight more states needed.
+** main state changes the weights, and all threads compute the output again. At the end the program
+** prints the memory that the eight additional states needed.
 */
 #ifdef __cplusplus
 #include <lua.hpp>
@@ -44,7 +44,7 @@ static lua_State *state_new(void) {
   return L;
 }
 
-/* module[name](the argument on the stack, if n = 1): its result is on the stack. */
+/* Calls module[name] with n arguments (0 or 1) from the stack; leaves the result on the stack. */
 static void call(lua_State *L, const char *name, int n) {
   lua_getfield(L, 1, name);
   lua_insert(L, -1 - n);

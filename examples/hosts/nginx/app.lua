@@ -5,15 +5,16 @@ local moth = require "moth"
 local model = require "model"
 local semaphore = require "ngx.semaphore"
 
-cjson.encode_invalid_numbers "null" -- a NaN
+cjson.encode_invalid_numbers "null" -- NaN becomes null
 local app, shared = {}, ngx.shared.moth
-local options, key -- of this start or HUP: its workers have the same weights
-local version = 0  -- counts the steps in this worker's weights
+local options, key -- set at each start and HUP; workers with the same key have the same weights
+local version = 0  -- the number of training steps in this worker's weights
 
--- Frees f's tensors at its end; records no gradients.
+-- Runs f without gradients, then frees its tensors.
 local function compute(f, ...) return moth.scope(moth.no_grad, f, ...) end
 
---- In the master, at the start and after a HUP. If it fails after a HUP, the old workers go on.
+--- Runs in the master, at the start and after a HUP. If it fails after a HUP, the old workers
+-- continue.
 function app.open(given)
   options, key = given, "weights" .. shared:incr("generation", 1, 0)
   model.load(ngx.config.prefix() .. options.weights)
@@ -22,7 +23,7 @@ function app.open(given)
   return app
 end
 
--- Takes the newest learned weights, between two forwards.
+-- Loads the newest learned weights, between two forwards.
 local function refresh()
   local newest = shared:get(key .. "version") or 0
   if newest ~= version then compute(model.set_weights, shared:get(key)) end
@@ -39,11 +40,11 @@ local function learn(stopping)
 end
 
 function app.start()
-  refresh() -- a worker may replace a crashed one
+  refresh() -- this worker may replace a crashed worker
   if ngx.worker.id() == 0 then ngx.timer.every(0.01, learn) end
 end
 
-local batch -- collects rows: its first request waits, then runs them all
+local batch -- collects the rows of several requests; the first request waits, then runs all rows
 
 local function run(b)
   if b == batch then batch = nil end

@@ -5,7 +5,7 @@ local ffi = require "ffi"
 local moth = require "moth"
 local nn, F = moth.nn, moth.nn.functional
 
-moth.set_num_threads(1) -- the workers are the parallelism; no thread exists before the fork
+moth.set_num_threads(1) -- the processes run in parallel; threads must not exist before the fork
 
 local net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(),
                           nn.Linear(256, 10))
@@ -18,7 +18,7 @@ function model.bytes(x)
   return ffi.string(ffi.cast("char *", x:contiguous():data_ptr()), x.nbytes)
 end
 
---- Loads the weights, or writes those of a new network.
+--- Loads the weights; without a file, saves the initial weights.
 function model.load(path)
   local file = io.open(path)
   if not file then return moth.save(net:state_dict(), path) end
@@ -28,7 +28,7 @@ end
 
 function model.predict(bytes) return model.bytes(net(model.rows(bytes, 64)):softmax(2)) end
 
---- The loss of examples; a row is the inputs and the class.
+--- The loss of examples; a row contains the inputs and the class.
 function model.loss(bytes)
   local rows = model.rows(bytes, 65)
   return F.cross_entropy(net(rows:narrow(2, 1, 64)), rows:select(2, 65):long())
