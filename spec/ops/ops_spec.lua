@@ -230,7 +230,7 @@ for _, op in ipairs(registry.ops()) do
         local ok, message = pcall(results, op, arguments)
         -- 0.5 does not fit an integer, and a float result does not fit an integer target
         local excused = not ok and (message:match "does not fit" or message:match "floating dtype"
-          or message:match "say {dtype" or op.derived and message:match "cannot be written")
+          or message:match "set {dtype" or op.derived and message:match "cannot be written")
         if not ok and any and declared and not excused then
           error(tostring(DTYPES[d]) .. ": " .. message, 0)
         end
