@@ -9,6 +9,7 @@
 
 #include "context.h"
 #include "error.h"
+#include "system.h"
 #include "threads.h"
 #include "call/op.h"
 
@@ -59,7 +60,7 @@ int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...)
   ctx->error.code = code;
   snprintf(ctx->error.arg, sizeof ctx->error.arg, "%s", arg ? arg : "");
   va_start(list, format);
-  vsnprintf(ctx->error.text, sizeof ctx->error.text, format, list);
+  moth_text_print(ctx->error.text, sizeof ctx->error.text, format, list);
   va_end(list);
   drop_sign_of_nan(ctx->error.text);
   return code;

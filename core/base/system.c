@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <locale.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -293,6 +294,25 @@ void moth_interrupts_to(void (*handler)(int number), bool restarts) {
   action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, NULL);
+}
+
+/* -- numbers as text -- */
+
+double moth_text_number(const char *text) {
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* glibc allocates nothing */
+  if (!plain) return strtod(text, NULL);
+  const double number = strtod_l(text, NULL, plain);
+  freelocale(plain);
+  return number;
+}
+
+void moth_text_print(char *to, size_t size, const char *format, va_list list) {
+  const locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+  const locale_t before = plain ? uselocale(plain) : (locale_t)0; /* of this thread */
+  vsnprintf(to, size, format, list);
+  if (!plain) return;
+  uselocale(before);
+  freelocale(plain);
 }
 
 /* -- time -- */

@@ -4,6 +4,7 @@
 #ifndef MOTH_SYSTEM_H
 #define MOTH_SYSTEM_H
 
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -99,6 +100,11 @@ void moth_signals_release(const moth_signals *held, bool failed); /* failed: may
 
 /* Sets the handler of Ctrl-C, which runs on any thread. restarts: interrupted reads continue. */
 void moth_interrupts_to(void (*handler)(int number), bool restarts);
+
+/* -- numbers as text, with a decimal point in every locale that the host sets -- */
+
+double moth_text_number(const char *text); /* strtod */
+void moth_text_print(char *to, size_t size, const char *format, va_list list); /* vsnprintf */
 
 /* -- fibers: stacks of their own, which run on the thread that enters them -- */
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <io.h>
+#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -250,6 +251,37 @@ void moth_signals_release(const moth_signals *held, bool waiting) { (void)held, 
 void moth_interrupts_to(void (*handler)(int number), bool restarts) {
   (void)restarts;
   signal(SIGINT, handler);
+}
+
+/* -- numbers as text: this thread has the locale "C" meanwhile -- */
+
+static int plain_begin(char **before) {
+  const int mode = _configthreadlocale(_ENABLE_PER_THREAD_LOCALE);
+  const char *name = setlocale(LC_NUMERIC, NULL);
+  *before = name ? _strdup(name) : NULL;
+  setlocale(LC_NUMERIC, "C");
+  return mode;
+}
+
+static void plain_end(int mode, char *before) {
+  if (before) setlocale(LC_NUMERIC, before);
+  free(before);
+  _configthreadlocale(mode);
+}
+
+double moth_text_number(const char *text) {
+  char *before;
+  const int mode = plain_begin(&before);
+  const double number = strtod(text, NULL);
+  plain_end(mode, before);
+  return number;
+}
+
+void moth_text_print(char *to, size_t size, const char *format, va_list list) {
+  char *before;
+  const int mode = plain_begin(&before);
+  vsnprintf(to, size, format, list);
+  plain_end(mode, before);
 }
 
 /* -- time -- */

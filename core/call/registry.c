@@ -5,6 +5,7 @@
 */
 #include "registry.h"
 #include "op.h"
+#include "base/system.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -184,9 +185,9 @@ static void read_rows(moth_op *op) {
 static moth_slot literal(int kind, const char *text) {
   moth_slot v = {.integer = 0};
   bool none = !strcmp(text, "none");
-  if (kind == MOTH_KIND_float) v.number = strtod(text, NULL);
+  if (kind == MOTH_KIND_float) v.number = moth_text_number(text);
   else if (kind == MOTH_KIND_maybe_float)
-    v.number = none ? moth_absent_value() : strtod(text, NULL);
+    v.number = none ? moth_absent_value() : moth_text_number(text);
   else if (kind == MOTH_KIND_maybe_int || kind == MOTH_KIND_maybe_dim ||
            kind == MOTH_KIND_maybe_position || kind == MOTH_KIND_maybe_int2 ||
            kind == MOTH_KIND_maybe_int3)
@@ -210,7 +211,7 @@ static void default_of(const moth_op *op, uint32_t row, moth_default *d) {
     d->earlier = (uint32_t)earlier;
   } else if (moth_kind_is_scalar(kind)) {
     d->type = MOTH_LITERAL; /* {type 0, value} */
-    d->value[1].number = strtod(text, NULL);
+    d->value[1].number = moth_text_number(text);
   } else if (moth_kind_is_choice(kind) && kind != MOTH_KIND_enum) {
     d->type = MOTH_LITERAL; /* {choice 0, the numbers} */
     for (uint32_t i = 1; i < 4; i++) d->value[i] = literal(kind, text);
