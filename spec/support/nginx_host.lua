@@ -99,10 +99,8 @@ function host.start(changes, seconds)
     here:gsub("/$", ""), root, seconds or 120, here, folder, folder))
   for _ = 1, 200 do
     local fd = http.connect(server.port)
-    if fd then
-      http.close(fd)
-      return server
-    end
+    if fd then http.close(fd) end
+    if fd and server:pid() and #server:workers() == 2 then return server end
     os.execute "sleep 0.05"
   end
   error("nginx did not start:\n" .. server:read "out" .. server:read "error.log", 0)
