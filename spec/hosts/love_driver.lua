@@ -51,7 +51,7 @@ local function play(frames)
       memory[#memory + 1] = ("%.1f MiB at frame %d"):format(resident(), i)
     end
     if i % every == 0 then draw(i + every > frames) end
-    if frames <= 5000 then love.timer.sleep(0.001) end -- the thread learns too
+    if i <= 5000 then love.timer.sleep(0.001) end -- the thread learns too
   end
   report("library", require("moth.binding.lib").path)
   report_times("frame", wall)

@@ -59,7 +59,8 @@ function love.load()
   thread:start(inbox, outbox, "orange")
   inbox:push(moth.token(blue.agent.memories)) -- both networks learn from the same memories
   move_lamp(0)
-  for _ = 1, 5 do think() end -- the first steps are slow: they are recorded and compared
+  for _ = 1, 100 do think() end -- the first runs are slow: Moth records, LuaJIT compiles
+  orange.agent:set_weights(orange.agent:token())
   moth.reserve(think) -- keeps the memory of a frame
 end
 
