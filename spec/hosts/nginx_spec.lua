@@ -144,6 +144,7 @@ describe("a model in nginx", function()
       {400, "/predict", ""}, {400, "/predict", "{"}, {400, "/predict", "3"},
       {400, "/predict", '{"input":[1,2,3]}'}, {400, "/predict", '{"input":["a"]}'},
       {400, "/predict", '{"input":[[1],[2,3]]}'}, {400, "/predict", '{"input":null}'},
+      {400, "/predict", (row:gsub("%[0,", "[1e39,"))},
       {400, "/predict", ("\0"):rep(255), RAW}, {400, "/predict", "", RAW},
       {400, "/learn", row}, {400, "/learn", (row:gsub("}", ',"target":[11]}'))},
       {400, "/learn", (row:gsub("}", ',"target":[0]}'))},
@@ -162,7 +163,22 @@ describe("a model in nginx", function()
         assert.is_falsy(reply.body:find(".lua:", 1, true), text)
       end
     end
-    assert.equal(200, ask("/predict", row).status)
+    local reply = ask("/predict", row)
+    assert.equal(200, reply.status)
+    assert.is_true(moth.allclose(numbers(reply.body):sum(), moth.tensor(1)))
+  end)
+
+  it("answers a NaN as it came from the forward, in JSON as null", function()
+    local net = network()
+    moth.no_grad(function() net[5].bias[1] = 0 / 0 end)
+    save(net)
+    reload()
+    local reply = ask("/predict", json(moth.zeros(1, 64)))
+    assert.equal(200, reply.status)
+    assert.equal('{"output":[[' .. ("null,"):rep(9) .. "null]]}", reply.body)
+    assert.is_true(predict(moth.zeros(1, 64)):isnan():all():item())
+    save(network())
+    reload()
   end)
 
   it("runs one forward for requests that come at the same time", function()
