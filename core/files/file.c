@@ -127,7 +127,8 @@ int moth_source_bytes(moth_ctx *ctx, const moth_text *bytes, moth_source *s) {
     return moth_fail(ctx, MOTH_E_ARG, "bytes", "there are none");
   s->map = malloc(bytes->size ? bytes->size : 1);
   if (!s->map)
-    return moth_fail(ctx, MOTH_E_MEM, "bytes", "out of memory for %zu bytes", bytes->size);
+    return moth_fail(ctx, MOTH_E_MEM, "bytes", "out of memory for %lld bytes",
+                     (long long)bytes->size);
   if (bytes->size) memcpy(s->map, bytes->at, bytes->size);
   s->copied = true;
   s->size = (int64_t)bytes->size;
