@@ -37,27 +37,21 @@ end
 --- One training step. @return the loss
 function Agent:practice() return self.learn(self.memories):item() end
 
-local function push(self, ...)
-  local seen = moth.tensor {...}
+--- The way to the lamp and the speed -> the acceleration.
+function Agent:push(dx, dy, vx, vy)
+  local seen = moth.tensor {dx, dy, vx, vy}
   self.row = self.row % (MEMORIES / 2) + 1 -- the other half stays random
   self.memories[self.row] = seen
   local thrust = moth.no_grad(self.net, seen)
   return thrust[1]:item() * POWER, thrust[2]:item() * POWER
 end
 
---- The way to the lamp and the speed -> the acceleration. The scope frees the frame's tensors.
-function Agent:push(dx, dy, vx, vy) return moth.scope(push, self, dx, dy, vx, vy) end
-
 --- A token of all weights, which another thread passes to set_weights, once.
-function Agent:token()
-  local function token() return moth.token(nn.utils.parameters_to_vector(self.net:parameters())) end
-  return moth.scope(token)
-end
+function Agent:token() return moth.token(nn.utils.parameters_to_vector(self.net:parameters())) end
 
-local function set_weights(self, token)
+function Agent:set_weights(token)
   nn.utils.vector_to_parameters(moth.open_token(token), self.net:parameters())
 end
-function Agent:set_weights(token) moth.scope(set_weights, self, token) end
 
 function Agent:save()
   moth.save(self.net:state_dict(), files.getSaveDirectory() .. "/" .. self.file)

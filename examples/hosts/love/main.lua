@@ -59,9 +59,9 @@ function love.load()
   thread:start(inbox, outbox, "orange")
   inbox:push(moth.token(blue.agent.memories)) -- both networks learn from the same memories
   move_lamp(0)
-  for _ = 1, 100 do think() end -- the first runs are slow: Moth records, LuaJIT compiles
-  orange.agent:set_weights(orange.agent:token())
-  moth.reserve(think) -- keeps the memory of a frame
+  outbox:push(orange.agent:token())
+  -- The first runs are slow: Moth records, LuaJIT compiles. `reserve` keeps the memory of a frame.
+  for _ = 1, 100 do moth.reserve(moth.scope, think) end
 end
 
 function love.update(dt)
@@ -69,7 +69,7 @@ function love.update(dt)
   game.time, game.steps = game.time + dt, game.steps + 1
   move_lamp(dt)
   local began = love.timer.getTime()
-  think()
+  moth.scope(think) -- frees the tensors of the frame
   game.cost = game.cost + (love.timer.getTime() - began - game.cost) / 30
   for _, one in ipairs(moths) do fly(one, dt) end
   collectgarbage "step" -- a little in each frame, never much at once

@@ -11,8 +11,9 @@ local agent = require "agent"(name, moth.open_token(inbox:demand())) -- the main
 
 while inbox:getCount() == 0 do -- until any message
   agent:practice()
-  -- The main thread has taken the last weights?
-  if outbox:getCount() == 0 then outbox:push(agent:token()) end
+  if outbox:getCount() == 0 then -- the main thread has taken the last weights
+    outbox:push(moth.scope(agent.token, agent))
+  end
   collectgarbage "step"
   love.timer.sleep(0.002)
 end
