@@ -80,7 +80,8 @@ def main():
     app.router.add_post("/predict", Server().predict)
     if uvloop:
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
-    web.run_app(app, host="127.0.0.1", port=PORT, reuse_port=True, print=None, access_log=None)
+    web.run_app(app, host="127.0.0.1", port=PORT, reuse_port=True, print=None, access_log=None,
+                shutdown_timeout=1)
 
 
 if __name__ == "__main__":
