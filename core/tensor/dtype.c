@@ -117,14 +117,26 @@ LOOP(copy_64, uint64_t, uint64_t, v)
 
 /* -- contiguous loops at higher instruction levels, where they are faster -- */
 
+enum { QUICK_RUN = 16 }; /* the least number of elements of these loops */
+
 #if MOTH_HAS_LEVELS
+/* For n >= QUICK_RUN. The last run ends at n and repeats elements of the run before it. gcc -O2
+** vectorises loops of a constant length whose operands cannot overlap, and no others. */
+#ifdef __clang__
+#define IVDEP
+#else
+#define IVDEP _Pragma("GCC ivdep")
+#endif
 #define QUICK(target, name, from, to, expression)                                   \
   target static void name(int64_t n, const char *x, char *y) {                      \
-    const from *restrict p = (const from *)(const void *)x;                         \
-    to *restrict q = (to *)(void *)y;                                               \
-    for (int64_t i = 0; i < n; i++) {                                               \
-      const from v = p[i];                                                          \
-      q[i] = expression;                                                            \
+    for (int64_t i = 0; i < n; i += QUICK_RUN) {                                    \
+      const int64_t first = n - i < QUICK_RUN ? n - QUICK_RUN : i;                  \
+      const from *p = (const from *)(const void *)x + first;                        \
+      to *q = (to *)(void *)y + first;                                              \
+      IVDEP for (int j = 0; j < QUICK_RUN; j++) {                                   \
+        const from v = p[j];                                                        \
+        q[j] = expression;                                                          \
+      }                                                                             \
     }                                                                               \
   }
 #define QUICK_BOTH(name, from, to, expression)                                      \
@@ -201,10 +213,11 @@ static void by_i32(int64_t n, const char *x, int64_t from, char *y, int64_t to, 
                    quick *second) {
   enum { I32_STEP = 512 };
   _Alignas(64) int32_t block[I32_STEP];
-  for (; n > 0; n -= I32_STEP, x += I32_STEP * from, y += I32_STEP * to) {
-    const int64_t m = n < I32_STEP ? n : I32_STEP;
-    first(m, x, (char *)block);
-    second(m, (const char *)block, y);
+  const int64_t m = n < I32_STEP ? n : I32_STEP;
+  for (int64_t i = 0; i < n; i += m) {
+    const int64_t at = n - i < m ? n - m : i;
+    first(m, x + at * from, (char *)block);
+    second(m, (const char *)block, y + at * to);
   }
 }
 SHORTEN(avx2, u8, uint8_t, 0, 255)
@@ -299,11 +312,19 @@ void moth_convert(int64_t n, int from, const char *src, int64_t src_step, int to
     }
     if (n > 8 && src_step == 2 * size && dst_step == size && moth_skip((int)size, n, src, dst))
       return;
+    if (n > 16 && src_step == 0 && dst_step == size) { /* each copy doubles what is filled */
+      memcpy(dst, src, (size_t)size);
+      for (int64_t full = size, m; full < n * size; full += m) {
+        m = full < n * size - full ? full : n * size - full;
+        memcpy(dst + full, dst, (size_t)m);
+      }
+      return;
+    }
     converter *copy = size == 8 ? copy_64 : size == 4 ? copy_32 : size == 2 ? copy_16 : copy_8;
     copy(n, src, src_step, dst, dst_step);
     return;
   }
-  if (n >= 16 && src_step == moth_dtype_size[from] && dst_step == moth_dtype_size[to]) {
+  if (n >= QUICK_RUN && src_step == moth_dtype_size[from] && dst_step == moth_dtype_size[to]) {
     quick *best = quick_of(from, to);
     if (best) {
       best(n, src, dst);
