@@ -6,6 +6,7 @@
 
 #include "kernel/scalar.h"
 #include "arith.h"
+#include "binary.h"
 #include "copy.h"
 #include "create.h"
 #include "matmul.h"
@@ -200,6 +201,17 @@ MOTH_OP_COMPOSES(addmv, ADDMV, .doc = "beta input + alpha (mat vec), (M,).",
                              " alpha = 3}",
                  .dtypes = MOTH_NUMERIC, .flags = ADDS)
 
+/* Returns true if the input can be broadcast to a matrix of vec1 rows and vec2 columns. */
+static bool is_matrix_of(const moth_layout *x, const moth_tensor *vec1, const moth_tensor *vec2) {
+  const int64_t size[] = {vec2->l.numel, vec1->l.numel};
+  bool fits = x->ndim <= 2;
+  for (int d = 0; fits && d < x->ndim; d++) {
+    int64_t n = x->shape[x->ndim - 1 - d];
+    fits = n == 1 || n == size[d];
+  }
+  return fits;
+}
+
 static int addr_compose(const addr_args *a, moth_tensor **out) {
   moth_tensor *y = NULL;
   int status = check_factors(a->input, a->beta, a->alpha);
@@ -207,6 +219,12 @@ static int addr_compose(const addr_args *a, moth_tensor **out) {
   if (!status) status = need(a->vec2, "vec2", 1);
   moth_tensor *column = NULL;
   if (!status) status = MOTH_CALL(a->ctx, &column, unsqueeze, .input = a->vec1, .dim = 1);
+  if (!status && is_number(a->beta, 1) && is_matrix_of(&a->input->l, a->vec1, a->vec2)) {
+    status = MOTH_CALL(a->ctx, out, addcmul, .input = a->input, .tensor1 = a->vec2,
+                       .tensor2 = column, .value = a->alpha);
+    moth_tensor_release(column);
+    return status;
+  }
   if (!status && is_widened(a->input, a->beta, a->alpha)) {
     moth_tensor *row = NULL;
     status = MOTH_CALL(a->ctx, &row, unsqueeze, .input = a->vec2, .dim = 0);
