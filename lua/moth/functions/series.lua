@@ -65,7 +65,11 @@ function series.steps(fname, argname, before, behind, by, dtype, device, require
   local function fill(at, count, first)
     if count < 1 then return end
     local part = bind.ops.arange(first * step, (first + count - 0.5) * step, step, dtype, "cpu")
-    y:narrow(1, at, count):copy_(part)
+    if count == n and y.device == part.device then
+      y = part
+    else
+      y:narrow(1, at, count):copy_(part)
+    end
   end
   fill(1, before, 0)
   fill(before + 1, behind, -behind)
