@@ -150,13 +150,21 @@ MOTH_REJECTION double moth_draw_poisson(moth_rejection *t, double rate) {
 
 /* A binomial number of n trials with probability p <= 1/2. */
 MOTH_REJECTION double moth_draw_few(moth_rejection *t, double n, double p) {
-  double k = 0;
-  if (n * p < 10) { /* by the gaps between successes */
+  if (n * p < 10) { /* by inversion: the first k whose cumulative probability reaches u */
     const double miss = p < 1e-4 ? -p * (1 + p * (0.5 + p / 3)) : moth_rejection_log(1 - p);
-    for (double at = 0;; k++) {
-      at += ceil(moth_rejection_log(moth_next_unit(t)) / miss);
-      if (!(at <= n)) return k;
+    const double u = moth_next_unit(t), odds = p / (1 - p);
+    double probability = moth_rejection_exp(n * miss), sum = probability, few = u > sum;
+    for (int i = 1; i <= 8; i++) { /* unrolled steps without branches that depend on u */
+      probability *= (n + 1 - i) * odds * (1.0 / i);
+      sum += probability;
+      few += u > sum;
     }
+    for (int i = 9; u > sum && probability > 1e-18; i++) {
+      probability *= (n + 1 - i) * odds / i;
+      sum += probability;
+      few += u > sum;
+    }
+    return few < n ? few : n; /* the probabilities of more than n are 0; their sum is rounded */
   }
   const double spread = sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * spread;
   const double a = 0.0248 * b + 0.01 * p - 0.0873, c = (2.83 + 5.1 / b) * spread;
@@ -165,7 +173,7 @@ MOTH_REJECTION double moth_draw_few(moth_rejection *t, double n, double p) {
   for (;;) {
     const double u = moth_next_unit(t) - 0.5, v = moth_next_unit(t);
     double size;
-    k = moth_hat_value(u, a, b, n * p + 0.5, &size);
+    const double k = moth_hat_value(u, a, b, n * p + 0.5, &size);
     if (k < 0 || k > n) continue;
     if (size >= 0.07 && v <= 0.92 - 4.2 / b) return k;
     if (moth_rejection_log(v * c / (a / (size * size) + b)) <=
