@@ -113,21 +113,21 @@ indexing.unravel_index = define {
     if indices:is_floating_point() then
       refuse("unravel_index", "indices", "an integer tensor is needed", indices, "E_DTYPE")
     end
-    local list, left = {}, indices:long() - 1
+    local list, left, total = {}, indices:long() - 1, 1
+    for d = 1, #shape do total = total * shape[d] end
+    local function fail()
+      refuse("unravel_index", "indices", ("positions from 1 to %d are needed"):format(total),
+        indices, "E_INDEX")
+    end
+    if total == 0 and indices:numel() > 0 then fail() end
     for d = #shape, 2, -1 do
-      local before = left:div(shape[d], {rounding_mode = "floor"})
+      local before = left:div(math.max(shape[d], 1), {rounding_mode = "floor"})
       list[d] = (left + 1):sub_(before, shape[d]) -- cheaper than a second division
       left = before
     end
     if shape[1] then list[1] = left + 1 end
     if indices:numel() > 0 then
-      local size = shape[1] or 1
-      require "moth.capture.value_check"(left:lt(0):logical_or_(left:ge(size)), function()
-        local total = 1
-        for d = 1, #shape do total = total * shape[d] end
-        refuse("unravel_index", "indices", ("positions from 1 to %d are needed"):format(total),
-          indices, "E_INDEX")
-      end)
+      require "moth.capture.value_check"(left:lt(0):logical_or_(left:ge(shape[1] or 1)), fail)
     end
     return list
   end,
