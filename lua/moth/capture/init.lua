@@ -358,7 +358,6 @@ end
 -- GradScaler, and random numbers continue as in an ordinary step. Every other number, string,
 -- boolean and branch of fn is a constant of the recording. Tensors that fn creates and does not
 -- return are freed, as in moth.scope.
--- return ends with it, as in moth.scope.
 --
 -- Moth watches the values that fn reads from outside. If one changes, fn runs and is recorded
 -- again: variables and globals of any type, also nil; fields of tables, objects and modules that

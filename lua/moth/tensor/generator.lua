@@ -118,13 +118,13 @@ generators.manual_seed = define {
 --- moth.seed(): starts the default stream again from the clock. @return the seed
 function generators.seed() return generators.default():seed() end
 
---- moth.initial_seed(): the seed of the default stream.
+--- The seed of the default generator.
 function generators.initial_seed() return generators.default():initial_seed() end
 
---- moth.get_rng_state(): the default stream's state, an i64 tensor {seed, offset}.
+--- The state of the default generator, for a checkpoint: an int64 tensor {seed, offset}.
 function generators.get_rng_state() return generators.default():get_state() end
 
---- moth.set_rng_state(state): restores a state from get_rng_state.
+--- Sets the default generator to a state from get_rng_state.
 function generators.set_rng_state(state)
   generators.default():set_state(checked_state("set_rng_state", state))
 end
