@@ -1,6 +1,6 @@
 /* call_log.h -- the call log: an observer of the host's calls, see moth_call_log_begin. */
-#ifndef MOTH_NOTED_H
-#define MOTH_NOTED_H
+#ifndef MOTH_CALL_LOG_H
+#define MOTH_CALL_LOG_H
 
 #include "base/context.h"
 
