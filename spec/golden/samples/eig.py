@@ -39,7 +39,7 @@ def linalg(name, params, fn, space="linalg.", **options):
     f = op(space + name, params, fn, "linalg", **options)
 
     def sample(*args, **named):
-        f(*args, **LAPACK, **named)
+        f(*args, **{**LAPACK, **named})
     sample.raises = f.raises
     return sample
 
