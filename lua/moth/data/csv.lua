@@ -192,8 +192,7 @@ end
 -- ---- the table ----
 
 --- The result of data.csv: named columns. It is also a dataset: a sample is a row, as a table of
--- name and value.
--- @field names  the names of the columns, a list
+-- name and value. Its field `names` is the list of the columns' names.
 local Table = class("Table", Dataset)
 
 function Table:init(path, columns, lines, names, named, options)

@@ -23,9 +23,8 @@ local lib = require "moth.binding.lib"
 local Optimizer = require "moth.optim.optimizer"
 
 --- Sets the learning rates of an optimizer during training. Call `step()` once per epoch or batch,
--- after the optimizer's step. Epochs count from 0, as in PyTorch.
--- @field last_epoch  the number of steps so far
--- @field base_lrs    the initial rate of each group
+-- after the optimizer's step. Epochs count from 0, as in PyTorch. The field `last_epoch` is the
+-- number of steps so far, `base_lrs` the list of the groups' initial rates.
 local LRScheduler = class("LRScheduler")
 
 LRScheduler.OPTIMIZER = {"object", "optimizer", "the optimizer whose learning rates are set"}
