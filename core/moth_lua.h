@@ -489,6 +489,23 @@ void moth_slice_extend(moth_ctx *ctx, double seconds); /* of the current one, fr
 void moth_slice_leave(moth_ctx *ctx);
 void moth_slice_free(moth_ctx *ctx, moth_slice *slice); /* ends a paused call with E_INTERRUPT */
 
+/* ---- cdef continues: sandbox ---- */
+
+/* The limits of a call by moth_sandbox_call, a C function for Lua that package.loadlib finds. */
+typedef struct moth_limits {
+  moth_ctx *ctx;        /* set by the caller, as the next three: */
+  double seconds;
+  int64_t bytes;        /* growth of Lua's heap */
+  int64_t tensor_bytes; /* growth of the live bytes */
+  int32_t reason, slow; /* reason: MOTH_GUARD_..., or 0: no limit was reached */
+  double spent;         /* after the call: seconds, ... */
+  int64_t grown, live;  /* ... growth of the heap, of the live bytes */
+  struct moth_limits *outer;
+  double until, last, old_deadline;
+  int64_t heap, check_at, handles, old_limit;
+} moth_limits;
+enum { MOTH_GUARD_TIME = 1, MOTH_GUARD_MEMORY = 2 };
+
 /* ---- cdef ends ---- */
 
 /* Not declared in Lua; lib.lua has the same numbers. */

@@ -284,7 +284,7 @@ int moth_grow(moth_ctx *ctx, void *list, uint32_t n, uint32_t *capacity, size_t 
 void moth_refuse_data(moth_ctx *ctx, int64_t nbytes) {
   moth_fail(ctx, MOTH_E_LIMIT, NULL,
             "memory limit of %lld bytes reached: %lld in use, %lld more asked for",
-            (long long)ctx->mem.limit_bytes, (long long)ctx->mem.live_bytes, (long long)nbytes);
+            (long long)ctx->data_limit, (long long)ctx->mem.live_bytes, (long long)nbytes);
 }
 
 void moth_memory_reset_peak(moth_ctx *ctx) {
@@ -292,9 +292,16 @@ void moth_memory_reset_peak(moth_ctx *ctx) {
   ctx->mem.peak_bytes = ctx->mem.live_bytes;
 }
 
+void moth_guard_memory(moth_ctx *ctx, int64_t bytes) {
+  const int64_t limit = ctx->mem.limit_bytes;
+  ctx->guard_bytes = bytes;
+  ctx->data_limit = bytes > 0 && (limit <= 0 || bytes < limit) ? bytes : limit;
+}
+
 void moth_memory_limit(moth_ctx *ctx, int64_t bytes) {
   MOTH_NEED(ctx, true, );
   ctx->mem.limit_bytes = bytes;
+  moth_guard_memory(ctx, ctx->guard_bytes);
   if (bytes > 0) trim(ctx, bytes);
 }
 

@@ -61,8 +61,9 @@ void moth_block_free(void *block, int64_t nbytes);   /* frees a block that left 
 /* Counts bytes of tensor data as live before their allocation, and checks the memory limit. Returns
 ** false with E_LIMIT. */
 void moth_refuse_data(moth_ctx *ctx, int64_t nbytes);
+void moth_guard_memory(moth_ctx *ctx, int64_t bytes); /* sets ctx->guard_bytes */
 static inline bool moth_count_data(moth_ctx *ctx, int64_t nbytes) {
-  int64_t limit = ctx->mem.limit_bytes;
+  int64_t limit = ctx->data_limit;
   if (limit > 0 && (nbytes > limit || ctx->mem.live_bytes > limit - nbytes)) {
     moth_refuse_data(ctx, nbytes);
     return false;

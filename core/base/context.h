@@ -29,7 +29,8 @@ typedef struct moth_frame { /* an open scope */
 #define MOTH_STR_RING 8    /* texts for messages that can be in use at once */
 #define MOTH_STR_SIZE 192
 #define MOTH_NUMBER_SLOTS 4
-#define MOTH_WATCHED 2
+#define MOTH_WATCHED 2 /* a slice is current */
+#define MOTH_TIMED 4   /* a deadline is set */
 
 typedef struct moth_chain { /* free blocks of one size class; each begins with the next one */
   void *first;
@@ -76,7 +77,8 @@ struct moth_ctx {
   moth_error_state error;
   char str[MOTH_STR_RING][MOTH_STR_SIZE];
   uint32_t str_next;
-  atomic_int cancel; /* bits: 1, a cancel was requested; MOTH_WATCHED, a slice is current */
+  atomic_int cancel; /* bits: 1, a cancel was requested; MOTH_WATCHED; MOTH_TIMED */
+  double deadline;   /* with MOTH_TIMED: ops fail from this time of moth_seconds on */
   int interrupts; /* the count of process interrupts that this context has seen */
   int lanes;      /* threads for a job; set when a call enters the library */
   struct moth_profile *profile, *profiled; /* running; stopped but not taken: see profile.h */
@@ -90,6 +92,8 @@ struct moth_ctx {
   moth_chain blocks[MOTH_CLASSES];
   bool keeps_blocks; /* false while closing, and where a tool checks for use after free */
   moth_memory_info mem;
+  int64_t guard_bytes; /* a limit of live bytes for the running sandbox; 0: none */
+  int64_t data_limit;  /* the smaller of both limits of live bytes; 0: none */
   int64_t floor_bytes, floor_slots, goal_slots;
   int64_t after_slots;            /* live handles after the last collection */
   int64_t after_bytes;            /* live bytes after the last collection */

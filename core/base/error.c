@@ -111,8 +111,12 @@ uint64_t moth_error_storage(moth_ctx *ctx, uint32_t *version) {
 
 /* -- cancelling -- */
 
+static bool late(const moth_ctx *ctx) {
+  return ctx->deadline > 0 && moth_seconds() >= ctx->deadline;
+}
+
 bool moth_cancelled_now(moth_ctx *ctx) {
-  if (ctx->slice_poll && ctx->slice_poll(ctx)) return true;
+  if (late(ctx) || (ctx->slice_poll && ctx->slice_poll(ctx))) return true;
   return (atomic_load(&ctx->cancel) & 1) || atomic_load(&moth_interrupts) != ctx->interrupts;
 }
 
@@ -138,9 +142,18 @@ void moth_cancel(moth_ctx *ctx, int32_t on) {
   else atomic_fetch_and(&ctx->cancel, ~1);
 }
 
+double moth_deadline(moth_ctx *ctx, double seconds) {
+  const double old = ctx->deadline;
+  ctx->deadline = seconds;
+  if (seconds > 0) atomic_fetch_or(&ctx->cancel, MOTH_TIMED);
+  else atomic_fetch_and(&ctx->cancel, ~MOTH_TIMED);
+  return old;
+}
+
 int32_t moth_interrupted(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, 0);
-  int mine = atomic_fetch_and(&ctx->cancel, ~1) & 1, now = atomic_load(&moth_interrupts);
+  int mine = atomic_fetch_and(&ctx->cancel, ~1) & 1 || late(ctx);
+  const int now = atomic_load(&moth_interrupts);
   if (now != ctx->interrupts) {
     mine = 1;
     if (!moth_on_worker) atomic_store(&interrupts_taken, now); /* the host handled it */

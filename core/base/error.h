@@ -37,6 +37,8 @@ int moth_error_as(moth_ctx *ctx, int status, const char *from, const char *to);
 extern atomic_int moth_interrupts; /* a counter, so that every context sees each interrupt */
 
 bool moth_cancelled_now(moth_ctx *ctx);
+/* Sets the time of moth_seconds from which on ops fail. 0: none. Returns the old one. */
+double moth_deadline(moth_ctx *ctx, double seconds);
 /* Returns true if a cancel is requested. Ops call it at their start and inside long loops. A slice
 ** of time that is over pauses here (slice.h). */
 static inline bool moth_cancelled(moth_ctx *ctx) {

@@ -20,7 +20,7 @@ local coroutines = {}
 -- ---- where LuaJIT stores the running coroutine ----
 
 local function pointer(thread)
-  return ffi.cast("void *", ffi.cast("uintptr_t", tonumber(("%p"):format(thread))))
+  return ffi.cast("void *", ffi.cast("uintptr_t", tonumber(string.format("%p", thread))))
 end
 
 local serial = 0
