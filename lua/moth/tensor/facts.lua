@@ -111,6 +111,7 @@ function methods.element_size(x) return tonumber(inspect(x, "element_size").item
 
 --- The address of the first element as a number, for comparisons; memory cannot be read through it.
 function methods.data_ptr(x)
+  if lib.in_sandbox then errors.raise("data_ptr: a sandbox hides addresses", "E_UNSUPPORTED") end
   local t = inspect(x, "data_ptr")
   local h = x
   if band(t.flags, IS_CONTIGUOUS) == 0 then -- only the address of the first element
