@@ -192,7 +192,7 @@ static inline bool moth_next_input(moth_cursor *c) {
 /* -- checkpoints: node.c updates the lists, checkpoint.c explains them -- */
 
 typedef struct moth_checkpoint { /* args of a node with MOTH_N_CHECKPOINT */
-  moth_node *outer;    /* the enclosing checkpoint, counted; used until this one ends */
+  moth_node *outer;    /* the enclosing checkpoint, one reference; set until this checkpoint ends */
   moth_node **members; /* NULL: freed, or not emptied */
   uint32_t n, capacity;
   bool again;          /* the second run: members are counted */

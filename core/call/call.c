@@ -149,8 +149,8 @@ static bool may_overlap(const moth_tensor *a, const moth_tensor *b) {
 
 /* Copies inputs that the write would change before the kernel or the gradient reads them: inputs
 ** that overlap the target but are not the same elements, or that the op reads at other
-** positions. If the call is recorded, also inputs that the gradient reads and that share the
-** target's storage. */
+** positions. If the call is recorded, it also copies inputs that share the target's storage and
+** that the gradient reads. */
 static int untangle(moth_call_frame *f, const moth_op *op, const moth_tensor *target,
                     bool in_place, bool recorded) {
   moth_cursor c = {.op = op, .args = &f->args};

@@ -77,7 +77,7 @@ typedef struct moth_scalar { /* a number, an int64 or a boolean */
   X(bool,         "bool",     1, int64_t, )                                                      \
   X(enum,         "enum",     1, int64_t, )          /* the choice, from 0 */                    \
   X(dtype,        "dtype",    1, int64_t, )          /* -1 when absent */                        \
-  X(device,       "device",   1, int64_t, )          /* 1 + device; 0: that of the tensors */\
+  X(device,       "device",   1, int64_t, )          /* 1 + device; 0: the tensors' device */\
   X(generator,    "generator",1, moth_tensor *, )    /* i64 {seed, offset}; else the default */
 
 #define MOTH_NO_INT INT64_MIN

@@ -16,7 +16,7 @@
   F(copy)       /* copies, conversions, fills */ \
   F(create)     /* tensors from a shape; triangles of matrices */ \
   F(random)     /* random numbers; further distributions: sampling.c, rejection.c */ \
-  F(view)       /* other shapes of the same elements; parts of them: part.c */\
+  F(view)       /* the same elements in another shape; slices: part.c */\
   F(strided)    /* reads and writes by the strides of a view */          \
   F(position)   /* positions that count from 1, converted */ \
   F(arith)      /* + - * / and related functions */    \

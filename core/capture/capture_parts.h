@@ -31,7 +31,7 @@ typedef struct moth_guard { /* the args of an instruction without a kernel */
   moth_tensor **found;
   uint32_t nfound, number;
   uint32_t past;           /* the first instruction after those that it may skip */
-  bool closed, skipped;    /* skipped: the last replay skipped them */
+  bool closed, skipped;    /* skipped: the last replay skipped these instructions */
 } moth_guard;
 
 typedef struct moth_instruction {

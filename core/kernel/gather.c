@@ -118,8 +118,8 @@ static const mover *mover_of(int mode, int dtype) {
 
 /* -- walking a plan -- */
 
-/* Merges neighboring whole dimensions that are contiguous in both tensors and on the same side of
-** the indexed dimensions. */
+/* Merges adjacent dimensions that are copied completely, are contiguous in both tensors, and are on
+** the same side of the indexed dimensions. */
 static void merge(moth_gather_plan *p) {
   _Static_assert(sizeof p->size == sizeof p->base_step && sizeof p->size == sizeof p->value_step,
                  "one count of bytes moves all three arrays");

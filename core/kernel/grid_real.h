@@ -5,7 +5,7 @@
 
 typedef struct NAME(found) {
   int32_t at[MOTH_GRID_TAPS][RUN];
-  REAL weight[3][MOTH_GRID_TAPS][RUN]; /* for values, or for the derivative along each side */
+  REAL weight[3][MOTH_GRID_TAPS][RUN]; /* [side]: of derivatives; [0]: of values */
 } NAME(found);
 
 /* Computes the taps of n points of a sample, from point `first` on. */

@@ -400,7 +400,8 @@ TARGET static void NAME(mean_shares)(int64_t first, int64_t last, int thread, co
   (void)thread;
 }
 
-/* One row of results whose shares do not overlap: writes one row of dx, then copies it. */
+/* The gradient of one row of results whose input ranges do not overlap: writes one row of dx, and
+** copies it to the other rows. */
 TARGET static void NAME(mean_row_back)(const moth_shares *p, int64_t rows, const REAL *dy,
                                        REAL *dx) {
   const int64_t wide = p->in[1], n = wide / p->out[1];

@@ -332,7 +332,7 @@ static int plan_read(const plan *p, moth_tensor *x, const int64_t *offset, moth_
   if (!all) return x->ctx->error.code;
   int status = plan_run(p, MOTH_GATHER_GET, x, x, offset, all);
   if (y->l.numel) memset(moth_at(y), 0, (size_t)y->l.numel * moth_dtype_size[y->l.dtype]);
-  from = *all; /* tensors on the stack, with the smaller of both sizes */
+  from = *all; /* on the stack: each size is the smaller one of `all` and y */
   from.l.numel = 1;
   for (int32_t d = 0; d < l.ndim; d++) {
     int64_t capacity = y->l.shape[d];

@@ -119,7 +119,7 @@ static int broadcast_to_compose(const broadcast_to_args *a, moth_tensor **out) {
 MOTH_OP_COMPOSES(broadcast_to, BROADCAST_TO, .dtypes = MOTH_ANY, .doc = "An alias of expand.",
                  .examples = "moth.randn(3, 1), {2, 3, 4}")
 
-/* Takes x, the result of an op with this status, as the next result. */
+/* Appends the result of an op to `out`, which takes it. `status` is the op's status. */
 static int push(int status, moth_tensor *take, moth_results *out) {
   return status ? status : moth_results_push(out, take);
 }

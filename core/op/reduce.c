@@ -254,8 +254,8 @@ static moth_tensor *nan_or_zero(moth_grad *g) {
 EXTREME_OP(amax, "The largest value along dimensions; NaN wins.")
 EXTREME_OP(amin, "The smallest value along dimensions; NaN wins.")
 
-/* -- max_all, min_all: the extreme of all elements; NaNs that are the extreme share the gradient
-** too -- */
+/* -- max_all, min_all: the largest or smallest of all elements. If it is NaN, all NaNs share the
+** gradient. -- */
 
 #define ALL_EXTREME_OP(op, reducers, shown, text)                                             \
   static int op##_shape(const op##_args *a, moth_layout *y) {                                 \

@@ -31,7 +31,7 @@ static const int64_t SLAB = getenv("MOTH_CUDA_SLAB") ? atoll(getenv("MOTH_CUDA_S
 typedef struct slab {
   char *at;
   int64_t size, used; /* bytes; used from the start on */
-  int out;      /* blocks in use or in other caches than its own stream's */
+  int out;      /* blocks in use or in caches of other streams */
   struct slab *next;
 } slab;
 

@@ -133,7 +133,7 @@ static inline moth_tensor *conv_scratch(const conv_job &j, int64_t n, int dtype)
 /* Packed images: cuDNN, or Moth's own kernels (conv.cu). */
 MOTH_LOCAL int moth_conv_packed(const conv_job &j);
 
-/* to := the sum of `splits` partial results, each of to's size and of the dtype that sums have. */
+/* to := the sum of `splits` partial results. Each has to's size and the dtype of sums. */
 MOTH_LOCAL int moth_conv_join(const conv_job &j, const moth_tensor *parts, int64_t splits);
 
 /* A thread or a block for each result (conv_direct.cu): for few channels in a group. */

@@ -97,7 +97,7 @@ function Reflected:right_inverse(weight)
     local right = x:narrow(-2, j, x:size(-2) + 1 - j):narrow(-1, j, x:size(-1) + 1 - j)
     local v = right:narrow(-1, 1, 1):clone()
     local first = v:narrow(-2, 1, 1)
-    local sign = moth().where(first:lt(0), -1, 1)  -- v begins with 1, and x's diagonal with -sign
+    local sign = moth().where(first:lt(0), -1, 1)  -- v[1] is 1; the diagonal gets -sign
     v = v / (first + sign * v:norm(2, -2, true))
     v:narrow(-2, 1, 1):fill_(1)
     right:sub_((v * (2 / (v * v):sum(-2, true))):matmul(v.mT:matmul(right)))

@@ -85,7 +85,7 @@ function()
     end
   end)
 
-  -- Elements near a result of 0, at distances of one last bit.
+  -- Inputs whose results are near 0: neighboring floats.
   local function near_zero(dtype, training, shape)
     local c, how, long = shape[2], {dtype = dtype}, {dtype = moth.float64}
     local w, b = moth.rand(c, how) + 0.5, moth.rand(c, how) * 0.8 - 0.4

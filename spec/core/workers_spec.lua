@@ -16,7 +16,7 @@ local function threads()
   return n
 end
 
--- The number of threads after those that are about to end have ended.
+-- Waits until the ending threads have ended; returns the number of threads.
 local function settled()
   moth.collect()
   local n = threads()

@@ -1,4 +1,4 @@
--- Brackets, read and written, compared with plain Lua tables; and their derivatives.
+-- Reads and writes by brackets are compared with plain Lua tables; also their derivatives.
 
 local moth = require "moth"
 local intact = require "spec.support.intact"

@@ -166,7 +166,7 @@ describe("interpolate", function()
     refuses("'input' to 'unfold' %(%(N, C, H, W%)",
       function() return (F.unfold(moth.ones(2), 2)) end)
     refuses("'kernel_size' to 'fold' %(numbers up to 2%^30 are needed",
-      -- before any product of them
+      -- checked before the sizes are multiplied
       function() return (F.fold(moth.ones(4, 4), {4, 4}, {2 ^ 40, 2 ^ 40})) end)
   end)
 

@@ -62,7 +62,7 @@ tolerance.classes = {
 }
 
 --- Returns true if `got` is close enough to `want`.
--- @param allowed  nil, or a sample's own tolerance: {dtype -> relative and absolute at once}
+-- @param allowed  nil, or the sample's tolerances: {dtype -> number}, both relative and absolute
 function tolerance.same(want, got, class, dtype, scale, allowed)
   if type(want) ~= "number" or type(got) ~= "number" then return want == got end
   if want == got or (want ~= want and got ~= got) then return true end

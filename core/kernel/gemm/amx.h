@@ -82,8 +82,8 @@ AMX_TARGET INLINED void amx_store(bool tall, bool wide, float *c, int64_t ldc) {
   if (tall && wide) AMX_STORE(3, low + AMX_SIDE, ldc);
 }
 
-/* sums += a b for 16 pairs. Rows of a are `down` bytes apart, rows of b `across` bytes. `more` has
-** the columns of b from 16 on. */
+/* sums += a b over 16 pairs along k. Rows of a are `down` bytes apart, rows of b are `across` bytes
+** apart. `more` points to b's columns 16 to 31. */
 AMX_TARGET INLINED void amx_multiply(const int tall, const int wide, const void *a, int64_t down,
                                      const void *b, const void *more, int64_t across) {
   AMX_LOAD_BYTES(4, a, down);

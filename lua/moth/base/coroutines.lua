@@ -111,7 +111,8 @@ local function in_nginx()
   return type(ngx) == "table" and type(ngx.get_phase) == "function"
 end
 
---- The modes that the running coroutine, not the main one, sets from now on apply until it ends.
+--- Keeps the modes that the running coroutine sets from now on, until it ends. Not for the main
+-- coroutine.
 -- @param name  the function that the user called, for messages
 -- @param form  the alternative that the message suggests if this is not possible
 function coroutines.hold(name, form)

@@ -27,8 +27,8 @@ function recent.of(key, make)
   return value
 end
 
---- Returns true if a module is unloaded unless the program has required it. Moth's own `require`
--- (init.lua) does not put these modules into package.loaded.
+--- Returns true if Moth may unload a module: the program has not required it itself. Moth's own
+-- `require` (init.lua) does not put these modules into package.loaded.
 function recent.goes(name) return TOOLS[name] or name:find(HINTS) ~= nil end
 
 --- Counts a collection.

@@ -10,7 +10,7 @@ local ops, tools = bind.ops, Distribution.tools
 local EULER, huge, log, pi = tools.EULER, math.huge, math.log, math.pi
 
 local kl = {}
-local formulas = {} -- {class of p, class of q, function}; the last registered is first
+local formulas = {} -- {class of p, class of q, function}; later registrations come first
 
 -- Returns the formula of the most specific classes: a class precedes its base.
 local function find(p, q)

@@ -24,7 +24,7 @@ local depth = 0 -- nested calls of functions of this file
 
 -- ---- tables of tensors ----
 
--- f for each tensor in a value, in tables of the same form.
+-- Applies f to each tensor in a value. Returns a value with the same tables.
 local function map(value, f)
   if not plain(value) then return f(value) end
   local out = {}

@@ -108,9 +108,9 @@ local PICKS = {
   midpoint = function(low, high) return low + (high - low) * 0.5 end,
 }
 
--- Returns the quantile of rows of length n: the value at the position q (n - 1), exact if this is a
--- position of an element. pick(k, above) returns the sorted element k, or the next one if `above`.
--- slack is a 0 whose gradient is q's, or nil.
+-- Returns the quantile of rows of length n: the value at the position q (n - 1), exact if this
+-- position is an integer. pick(k, above) returns the sorted element k, or element k + 1 if `above`.
+-- slack is nil, or a tensor 0 that passes its gradient to q.
 local function place(pick, q, n, how, slack)
   local at = q * (n - 1)
   local floor = math.floor(at)

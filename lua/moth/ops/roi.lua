@@ -157,7 +157,7 @@ roi.roi_align = define {
   end,
 }
 
--- The channels of a result whose cells use separate channels.
+-- Returns the number of channels of the result if each cell has its own channels of the input.
 local function own_channels(fname, input, size)
   local cells = size[1] * size[2]
   if input:size(2) % cells ~= 0 then

@@ -290,7 +290,7 @@ local function action_of(self)
   return action
 end
 
--- Changes from the action of the last step to that of the next; nil: there is no next step.
+-- Switches from the last step's action to the next step's action (nil: there is no next step).
 local function change(self, before, after)
   if self.range and lib.profile == self.state then C.moth_profile_end(ctx, self.range) end
   self.range = nil

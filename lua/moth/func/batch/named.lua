@@ -486,7 +486,7 @@ end
 each_name("mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy logit_loss chance_loss "
   .. "binary_cross_entropy_with_logits kl_div", pointwise)
 
--- Classes: (C) with a target (), or (N, C, ...) with (N, ...).
+-- Losses with class targets: input (C) and target (), or input (N, C, ...) and target (N, ...).
 local function classes(replay, entry, meta)
   local x, target = tensor(entry, meta, "input"), tensor(entry, meta, "target")
   local mean = tonumber(entry.slots[meta.by.reduction.slot].integer)

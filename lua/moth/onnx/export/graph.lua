@@ -162,7 +162,7 @@ end
 
 -- ---- sizes ----
 
--- Finds k and rest so that k * axis + rest is n in each run.
+-- Returns k and rest with n[i] = k * axis[i] + rest for all runs i, or nil.
 local function along(n, axis, r)
   local k = (n[2] - n[1]) / (axis[2] - axis[1])
   local rest = n[1] - k * axis[1]

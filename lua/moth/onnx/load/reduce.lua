@@ -25,7 +25,7 @@ local function over(name, x, dims, keep)
   return (M[name](x, {dim = dims, keepdim = keep}))
 end
 
--- f(x, dims, keep, whole): integers as float64.
+-- The reduction f(x, dims, keep), computed in float64 for integers.
 local function in_doubles(f)
   return reduction(function(x, dims, keep, whole)
     return f(whole and x:double() or x, dims, keep)
