@@ -17,9 +17,10 @@
 #include <immintrin.h>
 #endif
 
-#define CHIRP_STEPS 48 /* steps of a pass per number that take as long as a chirp transform */
-#define MOST_PLANS 16         /* plans that a context caches, */
-#define MOST_BYTES (64 << 20) /* ... and their bytes */
+/* a chirp transform takes as long as a pass with this many steps per number */
+#define CHIRP_STEPS 48
+#define MOST_PLANS 16         /* maximal number of plans that a context caches */
+#define MOST_BYTES (64 << 20) /* maximal bytes of the cached plans */
 
 /* -- loops: for each type and level -- */
 

@@ -8,7 +8,7 @@
 #include "base/threads.h"
 
 #define ROW_RESULTS 256 /* results of a row that are computed at a time */
-#define FEWEST_INSIDE 4      /* windows inside a row for which the fast loops pay */
+#define FEWEST_INSIDE 4 /* with fewer windows inside a row, the fast loops are not worth it */
 
 typedef struct job {
   const moth_pool *p;

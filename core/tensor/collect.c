@@ -26,18 +26,19 @@
 #include "collect.h"
 
 #define TIME_SHARE 0.04
-#define MOST_CREDIT 8         /* collections that the budget may hold */
-#define COLD_SECONDS 8e-12    /* per byte: the least cost of memory outside the CPU caches */
-#define COLD_HANDLE 40e-9     /* per tensor: a few cache lines with one miss each */
-#define NEAR 16               /* no collection below the height less 1/NEAR of it */
-#define FADES 8               /* 1/FADES of the excess of the height is lost per collection */
-#define LOOKS 32              /* clock reads between the first goal and the limit */
-#define LEAST_LIMIT 15        /* times the floor of bytes; with new live bytes, 16 MiB */
-#define MOST_SLOTS 8          /* times the floor of handles */
-#define MOST_FLOOR ((int64_t)1 << 52) /* never collects; sums do not overflow */
-#define HEAP_LIMIT 4          /* times the bytes of Lua's heap */
+#define MOST_CREDIT 8      /* the budget holds at most this many collections */
+#define COLD_SECONDS 8e-12 /* the least cost of a byte of memory outside the CPU caches */
+/* the cost of a tensor outside the CPU caches: a few cache lines with one miss each */
+#define COLD_HANDLE 40e-9
+#define NEAR 16 /* no collection is due below height * (1 - 1 / NEAR) */
+#define FADES 8 /* the recorded height falls by 1 / FADES of the difference per collection */
+#define LOOKS 32 /* clock reads between the first goal and the limit */
+#define LEAST_LIMIT 15 /* minimal limit, in floors of bytes; 16 MiB with the new live bytes */
+#define MOST_SLOTS 8 /* limit of handles, in floors of handles */
+#define MOST_FLOOR ((int64_t)1 << 52) /* disables collections; sums do not overflow */
+#define HEAP_LIMIT 4 /* limit, in sizes of Lua's heap */
 #define MOST_LIMIT ((double)((int64_t)1 << 30))
-#define FREE_SECONDS 20e-9    /* Lua's time to free a handle, in any collection */
+#define FREE_SECONDS 20e-9 /* Lua's time to free a handle */
 
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }

@@ -84,7 +84,7 @@ describe("moth.profiler.schedule", function()
       profiler.profile { function() end, schedule = function() return 3 end }
     end, "returns one of moth.profiler.ProfilerAction, got 3 for step 0", 1, true)
     local prof = profiler.profile { schedule = function() return "NONE" end }
-    assert.error_matches(function() prof:step() end, "begin it with :start()", 1, true)
+    assert.error_matches(function() prof:step() end, "start it with :start()", 1, true)
     prof:start():step()
     prof:stop()
   end)

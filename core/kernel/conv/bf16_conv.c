@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 
 #define INTERLEAVED_PER_NS 6.0
-#define LEAST_FILTERS 16 /* filters; with fewer, tiles would be mostly empty */
+#define LEAST_FILTERS 16 /* with fewer filters, tiles would be mostly empty */
 
 /* Interleaves pairs of rows: in each of `items` groups, k rows become (k + 1) / 2 rows of words. */
 typedef struct interleave {

@@ -6,7 +6,8 @@
 #include "tensor/shape.h"
 #include "base/alloc.h"
 
-#define COLUMN_BYTES (256 << 10) /* bytes of columns that are computed at a time */
+/* bytes of columns that are computed before they are added to the image */
+#define COLUMN_BYTES (256 << 10)
 #define MOST_BYTES (16 << 20)
 #define NS_PER_FMA 0.02
 

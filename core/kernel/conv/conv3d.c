@@ -15,7 +15,7 @@
 
 #include "base/threads.h"
 
-#define CHUNK_BYTES (4 << 20) /* bytes of slices and results in a chunk of several images */
+#define CHUNK_BYTES (4 << 20) /* bytes of slices and results if a chunk has several images */
 #define BYTES_PER_NS 8.0
 
 /* The slices of volumes (n, channels, depth) that windows along the depth cover: (n out, channels

@@ -12,11 +12,11 @@
 #include "kernel/level.h"
 #include "kernel/gemm/tile.h"
 
-#define MOST_FILTERS 4           /* filters of a channel; for more, matrix products are faster */
-#define MOST_PLANE (4 << 20)     /* floats of a plane */
+#define MOST_FILTERS 4       /* with more filters per channel, matrix products are faster */
+#define MOST_PLANE (4 << 20) /* maximal number of floats in a plane */
 #define MOST_TAPS 1024
 #define NS_PER_FMA 0.04
-#define SLACK 64                 /* floats after a plane, which vectors may read */
+#define SLACK 64 /* floats after a plane that vectors may read */
 
 /* The arguments of the loops: a plane with its border, and the results. */
 typedef struct plane_loop {

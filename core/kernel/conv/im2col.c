@@ -2,11 +2,11 @@
 #include "im2col.h"
 #include "tensor/shape.h"
 
-#define BAND_BYTES (400 << 10) /* bytes of xs: half of a common L2 cache */
-#define MOST_BYTES (16 << 20)  /* bytes of xs if even few lines need more than that */
-#define WINDOWS 256            /* windows of a band; for these, blocks of channels pay */
-#define LEAST_TAPS 256         /* taps of a block of channels */
-#define MOST_NARROW 16         /* copies and phases of narrow rows */
+#define BAND_BYTES (400 << 10) /* bytes of xs, the copied rows: half of a common L2 cache */
+#define MOST_BYTES (16 << 20)  /* bytes of xs if even a few lines need more than BAND_BYTES */
+#define WINDOWS 256            /* windows of a band; channels are split into blocks to reach it */
+#define LEAST_TAPS 256         /* minimal number of taps in a block of channels */
+#define MOST_NARROW 16         /* maximal number of copies and phases of narrow rows */
 
 static int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 

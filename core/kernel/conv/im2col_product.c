@@ -8,14 +8,16 @@
 #include "im2col.h"
 #include "base/alloc.h"
 
-#define SHORT_CHAIN 64 /* taps of a phase that one chain may have, if there is a single chain */
+/* maximal taps of a chain if there are several phases or a dilation */
+#define SHORT_CHAIN 64
 #define NS_PER_FMA 0.01
-#define FEW_WINDOWS 256 /* windows; for fewer, filters with a suitable layout are not packed */
-#define SMALL_WEIGHTS (64 << 10) /* floats of filters that many small images may read repeatedly */
+#define FEW_WINDOWS 256 /* up to this many windows, filters may be read without packing */
+/* filters with at most this many floats may be read again for each of many small images */
+#define SMALL_WEIGHTS (64 << 10)
 #define SIDE_WINDOWS 128
-#define PART_FILTERS 64 /* filters of a part; for these, a second im2col pays */
-#define MOST_TRANSPOSED 64 /* taps of a filter that are transposed in registers */
-#define FEW_CHANNELS 4 /* channels; with fewer, most of a tile is unused */
+#define PART_FILTERS 64    /* minimal number of filters in a part: each part repeats the im2col */
+#define MOST_TRANSPOSED 64 /* filters with at most this many taps are transposed in registers */
+#define FEW_CHANNELS 4     /* with fewer channels, most of a tile is unused */
 
 typedef struct phase {
   int64_t down, right;  /* position of its first result in an image */

@@ -6,13 +6,12 @@
 #include "im2col.h"
 #include "base/alloc.h"
 
-#define WINDOWS_AT_ONCE \
-  128 /* windows that are summed at a time: their part of a panel of dy fits L1 */
+#define WINDOWS_AT_ONCE 128 /* windows in one sum: their part of a panel of dy fits in L1 */
 #define SIDE_WINDOWS 64
 #define NS_PER_FMA 0.011
-#define LEAST_TASKS 8             /* tasks, at least, if there is enough work */
+#define LEAST_TASKS 8 /* minimal number of tasks if there is enough work */
 #define NS_OF_TASK 4e4
-#define MOST_SUMS (1 << 18)      /* floats of the sums that parts have, at most */
+#define MOST_SUMS (1 << 18) /* maximal number of floats in the sums of all parts */
 
 /* Sums are stored as [group][part][panel of filters][tap][filter]. A part has some of the bands of
 ** all images, and its own sums. Parts depend on shapes only, so that results do not depend on the

@@ -10,15 +10,15 @@
 #include "im2col.h"
 #include "base/alloc.h"
 
-#define CHAIN_CHANNELS 32 /* channels that are added at a time: errors are as small as PyTorch's \
-                           */
+#define CHAIN_CHANNELS 32 /* channels in one sum: errors are then as small as PyTorch's */
 #define NS_PER_FMA 0.01
 #define NS_PER_PATCH 10
-#define AT_ONCE 16       /* channels whose taps are transposed at a time */
-#define LEAST_CHANNELS 16 /* channels and filters for which the transforms pay */
-#define LEAST_FILLED 12   /* sixteenths of the vectors of a row of patches that are in use */
-#define LEAST_PATCHES 48 /* patches for which transforming the filters pays */
-#define L2_FLOATS (1 << 18) /* floats of transformed patches that stay in L2 */
+#define AT_ONCE 16        /* channels whose taps are transposed together */
+#define LEAST_CHANNELS 16 /* with fewer channels or filters the transforms are not worth it */
+/* minimal share, in sixteenths, of useful elements in the vectors of a row of patches */
+#define LEAST_FILLED 12
+#define LEAST_PATCHES 48    /* with fewer patches the transform of the filters is not worth it */
+#define L2_FLOATS (1 << 18) /* transformed patches of this size stay in L2 */
 
 typedef struct job {
   const moth_tile *tile;

@@ -12,17 +12,18 @@
 #include "matrix.h"
 #include "bf16_product.h"
 
-#define BLOCK_ROWS 48               /* rows of a block: a multiple of all tiles' heights */
+#define BLOCK_ROWS 48 /* rows of a block, a multiple of the height of each tile */
 #define WIDE MOTH_BF16_PANEL
-#define BF16_DEPTH 1024      /* bf16 numbers along k that are added to a square at a time, */
-#define FLOATS_DEPTH 768      /* ... and floats, which have their own buffer */
-#define MOST_WORDS (1 << 20)        /* words of B that are packed at a time */
+#define BF16_DEPTH 1024 /* bf16 products along k in one pass over a block of C */
+/* the same for operands converted to float, which have a separate buffer */
+#define FLOATS_DEPTH 768
+#define MOST_WORDS (1 << 20) /* maximal number of words of B that are packed at a time */
 /* Operations of a thread per ns, which decide how work is divided. Measured on a Zen 5. AMX
 ** multiplies up to 350 per ns, but only in products that are divided at either rate. */
-#define BF16_PER_NS 200.0    /* multiplications and additions, */
-#define FLOATS_PER_NS 90.0
-#define PACKED_PER_NS 6.0     /* ... and numbers packed */
-#define ALONE_NS 3000.0         /* ns of work that are not worth dividing */
+#define BF16_PER_NS 200.0  /* multiply-adds of bf16 */
+#define FLOATS_PER_NS 90.0 /* multiply-adds of floats */
+#define PACKED_PER_NS 6.0  /* numbers packed */
+#define ALONE_NS 3000.0    /* shorter work is not divided among threads */
 
 typedef struct halves {
   moth_product p; /* the product as given, or its transpose */

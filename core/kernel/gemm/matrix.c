@@ -10,25 +10,27 @@
 
 #if MOTH_HAS_LEVELS
 
-#define BLOCK_TILES 40 /* tiles of A that use a panel of B before the next panel: they stay in L2 */
-#define BLOCK_MOST 44  /* ... at most, so that blocks are equal and all have enough rows */
-#define LOW_TILE 6     /* rows of a tile with more than two vectors */
-#define TILE_GAP \
-  16 /* floats between packed tiles; without them, tiles would share few sets of L1 */
-/* depth up to which rows of tiles are computed first, since C is most of the memory traffic */
+/* tiles of A that are multiplied with a panel of B before the next panel; they stay in L2 */
+#define BLOCK_TILES 40
+#define BLOCK_MOST 44 /* maximal number of such tiles with AVX2, where blocks have equal sizes */
+#define LOW_TILE 6    /* rows of a tile that has more than two vectors */
+/* floats between packed tiles; without a gap the tiles would share few sets of L1 */
+#define TILE_GAP 16
+/* up to this depth all tiles of a row of C are computed first: C is most of the memory traffic */
 #define SHALLOW_DEPTH 32
-#define CHAIN_PRODUCTS 96 /* products that a register sums at a time: longer sums lose digits, */
-#define MOST_CHAINS 16 /* ... and so do many chains */
-#define L2_FLOATS (128 << 10) /* floats of A or B that do not stay in L2 until they are used */
-#define PREFETCH_ROWS 32    /* rows of A; for fewer, B is read faster than it can be prefetched */
-/* rows of B at a time for vectors of 8 floats: three chains. A panel of this depth leaves space for
-** a tile of A in an L1 of 32 KB */
+#define CHAIN_PRODUCTS 96 /* products that one register sums; longer sums lose digits */
+#define MOST_CHAINS 16 /* with more sums than this, sums are longer: many sums lose digits too */
+#define L2_FLOATS (128 << 10) /* a larger A or B does not stay in L2 until it is used */
+#define PREFETCH_ROWS 32 /* with fewer rows of A, B is read faster than prefetching could read it */
+/* maximal rows of B at a time with vectors of 8 floats: three sums. A panel of this depth leaves
+** space for a tile of A in an L1 of 32 KB */
 #define AVX2_DEPTH 288
-#define AVX2_COLUMNS 16 /* columns of the widest of these panels */
-#define L1_LINES 320   /* cache lines of a panel that stay in L1 next to a tile of A, */
-#define L1_BYTES 4096  /* ... if they use all sets of L1, which repeat after this many bytes */
-#define COPY_ROWS 72   /* rows of C for which copying a panel of B pays, */
-#define COPY_FEWER 40  /* ... if the rows of B use few sets */
+#define AVX2_COLUMNS 16 /* columns of the widest panel with vectors of 8 floats */
+/* a panel of at most this many cache lines stays in L1 next to a tile of A if it uses all sets */
+#define L1_LINES 320
+#define L1_BYTES 4096 /* addresses this many bytes apart use the same set of L1 */
+#define COPY_ROWS 72  /* from this many rows of C on, a panel of B that leaves L1 is copied */
+#define COPY_FEWER 40 /* ... and from here on if even an eighth of it leaves L1 */
 
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k, chain;

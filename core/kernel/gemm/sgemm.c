@@ -13,28 +13,32 @@
 #include "gemm.h"
 #include "matrix.h"
 
-#define PLAIN_PRODUCTS 64                  /* multiplications up to which plain loops are faster */
-#define PER_NS 110.0            /* multiplications and additions of a thread per ns */
-#define PACKED_PER_NS 4.0       /* elements packed per ns */
-#define READ_PER_NS 8.0         /* elements of a matrix read per ns in a product with a vector */
-#define FEW_ROWS 8 /* rows of A; up to these, products with a transposed B are dot products, */
-#define DOT_LENGTH 32                 /* ... of at least this many elements */
-#define STREAMED (64 << 10)     /* elements of a matrix that does not stay in L2 */
-#define PART_ELEMENTS \
-  (128 << 10) /* elements of a part of a matrix that is divided across its rows, */
-/* ... if rows are at most this long: pieces of longer rows are streams themselves */
+#define PLAIN_PRODUCTS 64 /* up to this many multiplications, plain loops are faster */
+#define PER_NS 110.0      /* multiply-adds of a thread per ns */
+#define PACKED_PER_NS 4.0 /* elements that a thread packs per ns */
+#define READ_PER_NS 8.0   /* elements of a matrix that a product with a vector reads per ns */
+/* up to this many rows of A, a product with a transposed B is computed as dot products */
+#define FEW_ROWS 8
+#define DOT_LENGTH 32             /* minimal length of these dot products */
+#define STREAMED (64 << 10)       /* a matrix with more elements does not stay in L2 */
+#define PART_ELEMENTS (128 << 10) /* elements of a part if a matrix is divided across its rows */
+/* only matrices with rows up to this length are divided across their rows: pieces of longer rows
+** are already read in order */
 #define SHORT_ROW 4096
 #define MOST_PARTS 64
-#define MOST_PACKED (1 << 20)          /* floats of B that are packed at a time, */
-#define PIECE_ROWS 8192               /* ... in pieces of at most this many rows */
-#define WHOLE_COLUMNS 16               /* columns that stay together in a division */
-#define LARGE_B (3 << 19)         /* elements of B; larger ones are always packed */
-#define L2_PERIOD 8192 /* bytes: rows of B a multiple of these apart share few sets of L2, */
-#define L1_PERIOD 4096            /* ... or of L1, which matters for */
-#define MANY_ROWS 512           /* ... at least this many rows of A; */
-#define COLLIDING_ROWS 128             /* this many rows of B then evict each other */
-#define PACK_A_SIDE 64               /* rows and columns for which packing A pays */
-#define LEAST_CROSSED 16        /* rows for which the columns of a product become vectors */
+#define MOST_PACKED (1 << 20) /* floats of B that are packed at a time */
+#define PIECE_ROWS 8192       /* maximal number of rows of B that are packed at a time */
+#define WHOLE_COLUMNS 16      /* threads divide columns in groups of this size */
+#define LARGE_B (3 << 19)     /* a B with more elements is always packed */
+/* rows of B whose distance is a multiple of this many bytes share few sets of L2 */
+#define L2_PERIOD 8192
+#define L1_PERIOD 4096 /* ... or of L1; this matters from MANY_ROWS rows of A on */
+#define MANY_ROWS 512  /* see L1_PERIOD */
+/* with more rows than this, rows of B in the same sets evict each other */
+#define COLLIDING_ROWS 128
+#define PACK_A_SIDE 64 /* from this many rows and columns on, A is packed */
+/* from this many rows on, C is computed as the transpose of B transposed times A transposed */
+#define LEAST_CROSSED 16
 
 static const float *floats(const char *at) { return (const float *)(const void *)at; }
 
