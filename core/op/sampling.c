@@ -70,6 +70,13 @@ typedef struct integer_range { /* count 0 means all of int64 */
 
 static void make_integers(int64_t n, const uint32_t *words, const void *how, moth_slot *values) {
   const integer_range *r = how;
+  const uint64_t low = (uint64_t)r->low, count = r->count;
+  if (count - 1 < UINT32_MAX) { /* moth_random_below without a call */
+    for (int64_t i = 0; i < n; i++)
+      values[i].integer = (int64_t)(low + ((words[2 * i + 1] * count +
+                                            (words[2 * i] * count >> 32)) >> 32));
+    return;
+  }
   for (int64_t i = 0; i < n; i++)
     values[i].integer = (int64_t)((uint64_t)r->low + moth_random_below(r->count, words + 2 * i));
 }
