@@ -59,7 +59,8 @@ int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
 
 /* -- gradient.c -- */
 
-/* moth_flow for the gradient of a cast. An op with MOTH_OP_HALF_GRADIENT gets it without a cast. */
+/* moth_flow for the gradient of a cast. An op with MOTH_OP_HALF_GRADIENT gets the gradient
+** uncast. */
 int moth_flow_uncast(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 /* moth_flow_half returns the half type to which the gradient of input will be cast next, as the
 ** gradient of a summand, or MOTH_NO_HALF. moth_flow_keep keeps `half_copy`, which it takes: dx in

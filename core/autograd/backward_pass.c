@@ -84,8 +84,8 @@ static uint32_t find(const moth_task *t, const moth_node *n) {
   return UINT32_MAX;
 }
 
-/* Before the node's cached index is overwritten: makes its task, if it still exists, search from
-** now on. */
+/* Call before the node's cached index is overwritten. The task that set the index, if it still
+** exists, searches for the node's entry from now on. */
 static void take_over(const moth_task *t, const moth_node *n) {
   for (moth_task *other = n->task ? t->ctx->tasks : NULL; other; other = other->next)
     if (other->id == n->task) other->strays = true;

@@ -96,7 +96,7 @@ static void move(moth_node *n, moth_node *again) {
   moth_checkpoint_leave(n);
 }
 
-/* Moves the saved tensors of one checkpoint's members to those of another. */
+/* Moves the saved tensors of one checkpoint's members to the members of another checkpoint. */
 static int give(const moth_checkpoint *from, const moth_checkpoint *to) {
   const uint32_t n = to->n;
   for (uint32_t i = 0; i < n; i++) {

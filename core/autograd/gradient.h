@@ -28,7 +28,7 @@ static inline bool moth_wants(const moth_grad *g, const moth_tensor *input) {
   return input && g->wants[input->arg];
 }
 moth_tensor *moth_grad_run(moth_grad *g, const moth_op *op, const void *args);
-moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take); /* gives a temporary to g */
+moth_tensor *moth_grad_own(moth_grad *g, moth_tensor *take); /* g releases the temporary */
 #define GRAD(g, op, ...) \
   moth_grad_run((g), &moth_op_##op, &(op##_args){.ctx = (g)->ctx, __VA_ARGS__})
 moth_tensor *moth_grad_number(moth_grad *g, double value); /* a number as operand */
@@ -56,17 +56,17 @@ int moth_flow(moth_grad *g, const moth_tensor *input, moth_tensor *dx);
 ** (..., n). Products of few rows are deferred, as when a network's steps share a weight, and are
 ** computed together. */
 int moth_flow_outer(moth_grad *g, const moth_tensor *input, moth_tensor *a, moth_tensor *b);
-/* For the bias of that layer: the sum of a's rows, which may be deferred too. */
+/* The gradient of the layer's bias: the sum of a's rows, which may be deferred too. */
 int moth_flow_rows(moth_grad *g, const moth_tensor *bias, const moth_tensor *weight,
                    moth_tensor *a);
-/* Both at once, if a device can: for a layer with input x whose output has the gradient a. Returns
-** false if nothing was done: then call the two functions above. */
+/* Computes both gradients in one call if the device supports it. x is the layer's input, a the
+** gradient of its output. Returns false if nothing was done: then call the two functions above. */
 bool moth_flow_both(moth_grad *g, const moth_tensor *weight, const moth_tensor *bias,
                     moth_tensor *a, moth_tensor *x);
 /* Does only the gradient of a view, without hooks or user code, read the gradient of input? */
 bool moth_flow_unseen(const moth_grad *g, const moth_tensor *input);
-/* moth_flow of g->dy to a part of input, where `whole` is the layout of input. Not *done: there is
-** no gradient yet with that layout to which g->dy could be added. */
+/* moth_flow of g->dy to a part of input, where `whole` is the layout of input. *done is false
+** if there is no gradient with the layout `whole` yet to which g->dy could be added. */
 int moth_flow_part(moth_grad *g, const moth_tensor *input, const moth_layout *whole,
                    const moth_layout *part, bool *done);
 

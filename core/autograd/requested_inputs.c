@@ -34,8 +34,8 @@ static bool leads(const moth_node *n) {
   return false;
 }
 
-/* Collects, by ascending id, all nodes that the heap's entries lead to and whose ids are not below
-** those of all requested inputs. */
+/* Collects, in ascending order of ids, all nodes that the heap's entries lead to. Nodes with an id
+** below the ids of all requested inputs are left out. */
 static int collect(moth_task *t, seen_list *seen) {
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < t->nheap; i++)

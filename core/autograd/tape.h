@@ -20,14 +20,14 @@
 typedef struct moth_task moth_task;
 
 typedef struct moth_edge {
-  moth_node *node; /* counted; NULL: no gradient needed */
+  moth_node *node; /* one reference; NULL: no gradient needed */
   uint32_t output;
 } moth_edge;
 
 /* A tensor that a node saved. The struct has only as many sizes and strides as the tensor: the more
 ** memory nodes take, the slower are recorded ops. */
 typedef struct moth_saved {
-  moth_storage *storage; /* counted; NULL: only the layout was saved, or the tensor is absent */
+  moth_storage *storage; /* one reference; NULL: layout only, or absent tensor */
   uint32_t version;
   uint8_t present; /* 0: absent; 1: layout saved; 2: bytes saved too */
   int16_t from;    /* in a Function: its input from - 1, its output -from - 1; 0: neither */
@@ -64,11 +64,11 @@ struct moth_node {
       moth_node *next, *prev; /* the context's leaves that have a grad */
     };
     struct { /* for other nodes: */
-      moth_node *checkpoint;      /* counted; the one it was made in (checkpoint.c), or NULL */
+      moth_node *checkpoint;      /* whose call made the node, or NULL; one reference */
       uint64_t place;         /* its index among the members */
     };
   };
-  uint32_t task, entry;   /* the last task that reached it, and its entry there */
+  uint32_t task, entry;   /* the last task that reached the node, and its entry there */
   int64_t bytes;          /* of this memory block */
 };
 
@@ -128,7 +128,7 @@ typedef struct moth_write {
 } moth_write;
 /* Plans the write whose value is `output` of node `take`, which it takes. */
 int moth_write_plan(moth_tensor *target, moth_node *take, uint32_t output, moth_write *w);
-/* The same for op(args) written into its first input. `before`: the old value of the target if the
+/* Plans the write of op(args) into its first input. `before`: the old value of the target if the
 ** gradient reads it, else NULL. */
 int moth_record_write(const moth_op *op, const void *args, moth_tensor *target,
                       moth_tensor *before, moth_write *w);

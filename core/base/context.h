@@ -26,7 +26,7 @@ typedef struct moth_frame { /* an open scope */
 
 #define MOTH_CLASSES 256   /* size classes of the block cache */
 #define MOTH_ALIGN 64      /* alignment of blocks and of a context */
-#define MOTH_STR_RING 8    /* texts for messages that can be in use at once */
+#define MOTH_STR_RING 8    /* number of texts for one message */
 #define MOTH_STR_SIZE 192
 #define MOTH_NUMBER_SLOTS 4
 #define MOTH_WATCHED 2 /* a slice is current */

@@ -29,7 +29,8 @@ typedef sigset_t moth_signals;
 /* -- libraries, by paths in UTF-8 -- */
 
 void *moth_library_open(const char *path); /* NULL on failure */
-/* Why this thread's last moth_library_open of this path failed. NULL: there is no such file. */
+/* The reason why this thread's last moth_library_open of this path failed. NULL: the file is
+** missing. */
 const char *moth_library_trouble(const char *path);
 void *moth_library_symbol(void *library, const char *name);
 void moth_library_close(void *library);

@@ -46,7 +46,7 @@ int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
   return old;
 }
 
-/* True also for ops without half types, such as linear algebra. */
+/* Also true for ops that have no half types, such as linear algebra. */
 static bool computes_in_f32(const moth_op *op) {
   const uint32_t halves = MOTH_BIT(MOTH_F16) | MOTH_BIT(MOTH_BF16);
   return op->autocast == MOTH_AUTOCAST_F32 ||

@@ -188,7 +188,7 @@ static int check_kinds(moth_call_frame *f, const moth_op *op) {
   return MOTH_OK;
 }
 
-/* The dtype of all inputs if they agree and the op accepts it: then there is nothing to do. */
+/* Returns the dtype of all inputs if they agree and the op accepts it: then no input is cast. */
 static int common(const moth_op *op, moth_cursor c) {
   int dtype = MOTH_NO_DTYPE;
   while (moth_next_input(&c)) {

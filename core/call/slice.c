@@ -101,7 +101,7 @@ static bool poll(moth_ctx *ctx) {
   return s->abandoned;
 }
 
-/* Polls look at the current slice, if there is one. */
+/* Polls check the time of the current slice, if there is a slice. */
 static void watch(moth_ctx *ctx) {
   ctx->slice_poll = ctx->slice ? poll : NULL;
   if (ctx->slice) atomic_fetch_or(&ctx->cancel, MOTH_WATCHED);

@@ -4,8 +4,8 @@
 
 #include "base/context.h"
 
-/* Called for an event that no entry can describe. A log with EVENTS gets no more entries; otherwise
-** an error. */
+/* Called for an event that no entry can describe. A log with EVENTS gets no more entries;
+** other logs fail. */
 int moth_call_log_refuse(moth_ctx *ctx, const char *why);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct moth_pair { /* instructions a and b: b reads the first result of 
 /* A rule of the op whose instruction stays. `with` is the op of the other instruction. */
 struct moth_fusion {
   const moth_op *with;
-  bool (*fuse)(const moth_pair *p); /* changes the arguments of the one that stays, or returns
+  bool (*fuse)(const moth_pair *p); /* changes the staying instruction's arguments, or returns
                                     ** false */
   bool before;                      /* `with` runs first; its first tensor replaces its result */
 };

@@ -30,7 +30,7 @@ typedef struct moth_guard { /* the args of an instruction without a kernel */
   struct moth_guard *next; /* the previous guard */
   moth_tensor **found;
   uint32_t nfound, number;
-  uint32_t past;           /* the first instruction after those that it may skip */
+  uint32_t past;           /* the first instruction after the part that the guard may skip */
   bool closed, skipped;    /* skipped: the last replay skipped these instructions */
 } moth_guard;
 
@@ -57,7 +57,7 @@ typedef struct moth_segment { /* consecutive instructions: a graph, or run separ
 typedef struct moth_held {
   moth_storage *s;
   enum { MOTH_HELD_NOT, MOTH_HELD_COUNTED, MOTH_HELD_BURIED } how;
-  bool inside; /* made during this capture; `held` may belong to another one by now */
+  bool inside; /* made during this capture; `held` may belong to another capture now */
 } moth_held;
 
 typedef struct moth_spare { /* a block for later results */
@@ -156,7 +156,7 @@ static inline bool moth_capture_records(const moth_capture *c) { /* it is not su
 
 /* -- capture.c -- */
 
-void moth_capture_attach(moth_capture *c); /* c records from here on */
+void moth_capture_attach(moth_capture *c); /* c records from now on */
 void moth_capture_detach(moth_capture *c);
 
 /* -- capture_bytes.c -- */

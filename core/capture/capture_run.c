@@ -340,8 +340,8 @@ static bool same_bytes_of(const moth_tensor *x, const moth_tensor *y) {
   return moth_storage_root(x->storage) == moth_storage_root(y->storage);
 }
 
-/* An input of this replay may share memory with the capture's own inputs, if it is a result of the
-** last replay. It is copied before those are filled. */
+/* An input that is a result of the last replay may share memory with the capture's own inputs.
+** Such an input is copied before the capture's inputs are filled. */
 static int set_aside(const moth_capture *c, moth_tensor **x, moth_tensor **aside) {
   for (uint32_t i = 0; i < c->ninputs; i++) {
     bool overwritten = false;

@@ -26,7 +26,7 @@ typedef int (*moth_device_run)(const void *args, moth_tensor **out);
 typedef int (*moth_device_map_run)(moth_ctx *ctx, int dtype, int noperands,
                             const moth_tensor *const *operands, const void *arg);
 
-typedef struct moth_device_kernel { /* one of the two, with the name of the op or the function */
+typedef struct moth_device_kernel { /* run (name: an op) or map (name: a function) is set */
   const char *name;
   moth_device_run run;
   moth_device_map_run map;
@@ -37,7 +37,7 @@ typedef struct moth_device_kernel { /* one of the two, with the name of the op o
 typedef struct moth_stream_functions {
   int (*take)(moth_ctx *ctx, int device, int priority, void **stream); /* returns its number */
   void (*drop)(void *stream);
-  int (*use)(moth_ctx *ctx, int device, int number); /* sets it; -1: no change. Returns the old */
+  int (*use)(moth_ctx *ctx, int device, int number); /* -1: no change. Returns the old */
   int (*wait)(moth_ctx *ctx, int device, int number);
   int (*query)(moth_ctx *ctx, int device, int number); /* 1: all its work is done */
   int (*join)(moth_ctx *ctx, int device, int number, int other_device, int other);
@@ -98,7 +98,7 @@ typedef struct moth_backend {
   void (*empty_cache)(moth_ctx *ctx, int device);
   /* What was found, in lines: "cuBLASLt\t13.0.2 (libcublasLt.so.13)". */
   void (*report)(moth_ctx *ctx, char *text, size_t size);
-  void (*close)(moth_ctx *ctx); /* the context closes: frees all that belongs to it */
+  void (*close)(moth_ctx *ctx); /* frees everything that belongs to the context, which closes */
 } moth_backend;
 
 typedef struct moth_host {

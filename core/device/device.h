@@ -45,7 +45,7 @@ void *moth_device_alloc(moth_ctx *ctx, int device, int64_t nbytes, void **owner)
 void moth_device_free(moth_ctx *ctx, int device, void *owner, int64_t nbytes);
 /* A block is reused for `more` additional bytes. */
 void moth_device_recount(moth_ctx *ctx, int device, int64_t more);
-/* Copies n bytes between the CPU, 0, and a device, or within one of them. Waits for copies to the
+/* Copies n bytes between devices (0 is the CPU), or within a device. Waits for copies to the
 ** CPU. */
 int moth_bytes_move(moth_ctx *ctx, int to_device, void *to, int from_device, const void *from,
                     int64_t n);
@@ -63,7 +63,8 @@ void moth_devices_swept(moth_ctx *ctx); /* after a collection: resets goals */
 moth_ones *moth_ones_of(const moth_ctx *ctx); /* NULL: no devices, or in a capture */
 /* A new tensor over the bytes of x, a kept constant. NULL if they are not valid, or on an error. */
 moth_tensor *moth_ones_again(const moth_tensor *x, int device, int dtype);
-/* Call when the bytes of s may be written without a new version: drops constants that use them. */
+/* Call before the bytes of s are written without a new version: drops cached constants that use the
+** bytes. */
 void moth_ones_shared(moth_ctx *ctx, const moth_storage *s);
 void moth_ones_forget(moth_ctx *ctx);
 void moth_devices_close(moth_ctx *ctx);

@@ -11,7 +11,7 @@
 #include "tensor/handles.h"
 #include "tensor/tensor.h"
 
-/* Hands out a handle that calls drop(owner) when it is freed. */
+/* Returns a handle that calls drop(owner) when it is freed. */
 static int keep(moth_ctx *ctx, void *owner, void (*drop)(void *), moth_handle *out) {
   moth_tensor *x = moth_tensor_standing(ctx, owner, drop);
   if (!x) drop(owner);

@@ -25,7 +25,7 @@ int moth_source_open(moth_ctx *ctx, const moth_text *path, moth_source *s);
 /* Uses a copy of bytes in memory as the file. */
 int moth_source_bytes(moth_ctx *ctx, const moth_text *bytes, moth_source *s);
 int moth_source_read(moth_ctx *ctx, const moth_source *s, int64_t from, char *to, int64_t size);
-bool moth_source_map(moth_source *s); /* false: not mapped; it can be read */
+bool moth_source_map(moth_source *s); /* false: the file is not mapped, but can be read */
 void moth_source_close(moth_source *s);
 
 /* -- writing: a temporary file in the target's folder, fsync, rename, fsync of the folder. The

@@ -24,8 +24,8 @@ static void drop(void *owner) {
   free(m);
 }
 
-/* A tensor over bytes of the file, with its own storage: keeping or copying it takes only these
-** bytes. */
+/* A tensor over bytes of the file. Its storage has only these bytes, so keeping or copying the
+** tensor takes no more memory. */
 static moth_tensor *part(moth_ctx *ctx, mapping *m, const moth_layout *l, char *data,
                          int64_t nbytes) {
   __atomic_add_fetch(&m->refs, 1, __ATOMIC_RELAXED);

@@ -42,7 +42,7 @@ typedef struct places { /* paths of the program and its files */
   char path[4 * MOTH_PATH_SIZE], cpath[4 * MOTH_PATH_SIZE];
 } places;
 
-/* For the signal handler; set before it is installed. */
+/* Used by the signal handler; set before the handler is installed. */
 static lua_State *main_state;
 static void (*cancel_ops)(void);        /* moth_interrupt */
 static int32_t (*cancel_pending)(void); /* moth_interrupt_pending */
@@ -130,8 +130,8 @@ static void find_beside(lua_State *L, const char *script) {
 
 /* ---- Ctrl-C ---- */
 
-/* Is the running function a C function or one of Moth's? An error in the middle of these would
-** leave their work incomplete. */
+/* Is the running function a C function or a function of Moth? An error in the middle of such a
+** function would leave its work incomplete. */
 static bool is_own(lua_State *L, lua_Debug *record) {
   int top = lua_gettop(L);
   bool own = false;
@@ -300,7 +300,7 @@ static int guarded(lua_State *L, int n) {
   moth_interrupts_to(SIG_DFL, true);
   insists = 0;
   lua_sethook(L, NULL, 0, 0);
-  if (cancel_pending && cancel_pending()) cancel_withdraw(); /* it came too late to stop anything */
+  if (cancel_pending && cancel_pending()) cancel_withdraw(); /* Ctrl-C came too late */
   lua_remove(L, base);
   return status;
 }
@@ -358,7 +358,7 @@ static int report(lua_State *L, int status) {
   const char *text = lua_tostring(L, -1);
   fflush(stdout);
   fprintf(stderr, "%s\n", text ? text : "moth: not enough memory");
-  /* not if it was caught earlier and this is another error */
+  /* not if the script caught the interrupt and this is another error */
   return interrupts && text && strstr(text, "interrupted") ? 128 + SIGINT : EXIT_FAILURE;
 }
 

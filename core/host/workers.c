@@ -73,7 +73,7 @@ typedef struct crew {
   uint32_t running;  /* running threads */
   uint32_t refs;     /* of the handle and of each thread */
   bool stopped;
-  bool late;         /* an end has waited for it for the full time */
+  bool late;         /* a close has waited for the thread for the full time */
   char problem[960]; /* why a worker failed */
   pid_t process;
   uint32_t n;
@@ -111,7 +111,7 @@ static void push(queue *q, letter *l) {
   q->last = l;
 }
 
-/* Removes the letters with this number, or below it, and returns them as a chain. */
+/* Removes the letters whose number is at most this number, and returns them as a chain. */
 static letter *cut(queue *q, uint64_t number, bool below) {
   letter *out = NULL, *last = NULL;
   for (letter **at = &q->first; *at;) {

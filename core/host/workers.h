@@ -8,7 +8,7 @@
 /* A context was opened on this thread; a context closes: waits for its workers. */
 void moth_workers_opened(moth_ctx *ctx);
 void moth_workers_close(moth_ctx *ctx);
-void moth_workers_can_fork(void); /* from here on a fork takes these locks and the tokens' */
+void moth_workers_can_fork(void); /* a fork then takes these locks and the tokens' locks */
 
 /* -- tokens (token.c) -- */
 

@@ -13,7 +13,7 @@
 
 enum { TILE_ROWS = 4, REAL_TERMS = 32, GRAD_COLUMNS = 256 };
 
-/* The position of the distance between rows i < j among those of n rows. */
+/* The position of the distance of rows i < j in the packed distances of n rows. */
 #define PAIR(n, i, j) ((i) * (2 * (n) - (i) - 1) / 2 + (j) - (i) - 1)
 /* s sign(d); NaN if d is NaN. */
 #define SIGNED(s, d) ((d) > 0 ? (s) : (d) < 0 ? -(s) : (d) == 0 ? 0 : (d))

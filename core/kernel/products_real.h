@@ -166,8 +166,8 @@ TARGET static void NAME(prod_take)(int64_t n, int64_t r, void *scratch, const ch
 
 /* -- the gradient: dy times the product of all other elements of a row -- */
 
-/* For rows with zeros, NaN or infinities. Counts these, to know for each element which of the
-** others are special. */
+/* For rows with zeros, NaN or infinities. Counts the special elements, to know for each element
+** which other elements are special. */
 TARGET static void NAME(prod_back_each)(int64_t n, const REAL *x, double dy, REAL *y) {
   moth_extended s = {1, 0};
   int64_t zeros = 0, infinite = 0, nans = 0;

@@ -120,7 +120,7 @@ static void offsets(const form *f, const moth_layout *x, int64_t batches, int64_
   }
 }
 
-/* x as one matrix for each batch. Half types are converted to f32; `w` owns the copy. */
+/* Returns x as one matrix for each batch. Half types are converted to f32; `w` owns the copy. */
 static int matrices(plan *w, const form *f, const moth_tensor *x, int which, moth_matrices *m) {
   int dtype = moth_compute_dtype(x->l.dtype);
   moth_tensor *y = dtype == x->l.dtype ? moth_tensor_like(x->ctx, &x->l, x->storage)

@@ -208,7 +208,7 @@ static int run(int what, const moth_conv *c, const moth_tensor *a, const moth_te
     y->ctx, dtype, c, moth_at(a), moth_at(b), bias ? moth_at(bias) : NULL, moth_at(y));
 }
 
-/* Runs a kernel on the operands after `as`, moth_packed or moth_real, has converted them. */
+/* Converts the operands with `as` (moth_packed or moth_real), then runs a kernel. */
 static int run_as(moth_tensor *(*as)(const moth_tensor *x), int what, const moth_conv *c,
                   const moth_tensor *a, const moth_tensor *b, const moth_tensor *bias,
                   moth_tensor *y) {

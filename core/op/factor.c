@@ -242,8 +242,8 @@ static moth_tensor *qr_back(moth_grad *g, moth_tensor *q, moth_tensor *r, moth_t
   return SOLVED(TRANSPOSED(r), m, false, false);
 }
 
-/* A matrix with more columns than rows is A = (X, Y) = Q (U, V). The gradient of V gives that of Y
-** directly, and that of X through Q. */
+/* A matrix with more columns than rows is A = (X, Y) = Q (U, V). The gradient of V is passed
+** to Y directly, and to X through Q. */
 static int qr_wide_grad(const linalg_qr_args *a, moth_grad *g, moth_tensor *dq, moth_tensor *dr) {
   const int32_t d = a->A->l.ndim;
   const int64_t m = a->A->l.shape[d - 2], rest = a->A->l.shape[d - 1] - m;

@@ -177,7 +177,7 @@ static int fused_shape(const fused_args *a, moth_layout *y) {
   return status;
 }
 
-/* Runs the program on one block. `at` and `step` are for the results, then for the inputs. */
+/* Runs the program on one block. `at` and `step` list the results, then the inputs. */
 static void run_block(const fused_plan *plan, int64_t n, char *const *at, const int64_t *step,
                       double (*buffer)[BLOCK]) {
   for (int i = 0; i < plan->nsteps; i++) {

@@ -23,7 +23,7 @@
 
 typedef struct selector { /* an index tensor, or one mask */
   moth_tensor *tensor; /* owned */
-  int32_t dim, ndims; /* the dimensions that it replaces */
+  int32_t dim, ndims; /* the dimensions that the selector replaces */
   int64_t count;      /* true elements of a mask */
 } selector;
 

@@ -184,7 +184,7 @@ static int nll_loss_back_cpu(const nll_loss_back_args *a, moth_tensor **out) {
   return moth_real_done(dx, out[0], status);
 }
 
-/* dx is linear in dy: with v the gradient of dx, the gradients are those of dy nll_loss(v). */
+/* dx is linear in dy: if v is the gradient of dx, the gradients are the ones of dy nll_loss(v). */
 static int nll_loss_back_grad(const nll_loss_back_args *a, moth_grad *g) {
   nll_loss_args of = {.ctx = g->ctx, .input = g->dy, .target = a->target, .weight = a->weight,
                       .ignore_index = a->ignore_index, .reduction = a->reduction};

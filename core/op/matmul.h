@@ -42,7 +42,7 @@ MOTH_ARGS(outer, OUTER)
 MOTH_ARGS(linear, LINEAR)
 enum { LINEAR_PLAIN, LINEAR_RELU };
 
-/* outer_sum for several pairs of tensors */
+/* outer_sum over several pairs of tensors */
 #define OUTER_SUMS(ARG) \
   ARG(tensors, input, , "each (..., M)") \
   ARG(tensors, other, , "the same number of tensors, (..., N), with equal leading dimensions")

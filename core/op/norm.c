@@ -226,7 +226,7 @@ static int rows_grad(moth_grad *g, const row_grad *r) {
   if (g->ctx->grad_mode) return with_ops(g, r);
   moth_tensor *d[MOTH_MAX_OUTPUTS] = {NULL};
   bool affine = moth_wants(g, r->weight) || moth_wants(g, r->bias);
-  /* gradients of other uses of the input, if the kernel can add them in the same pass */
+  /* gradients from other uses of the input, if the kernel can add them in the same pass */
   moth_tensor *sum = r->input->l.device && r->input->l.dtype == MOTH_F32
                        ? moth_flow_take(g, r->input) : NULL;
   const int half = moth_flow_half(g, r->input);

@@ -31,7 +31,7 @@ static int pad_dim(moth_ctx *ctx, const moth_tensor *shown, int mode, int64_t n,
   return MOTH_OK;
 }
 
-/* p := the padding of a tensor of these sizes. */
+/* p := the padding arguments for a tensor with these sizes. */
 static int pad_fit(moth_ctx *ctx, const moth_tensor *shown, int32_t ndim, const int64_t *size,
                    moth_ints pad, int64_t mode, moth_pad *p) {
   if (pad.n % 2)

@@ -161,7 +161,7 @@ static void draw_integers(int64_t first, int64_t last, int lane, const void *arg
     char *to = d->to + i * size;
     int64_t *v = d->dtype == MOTH_I64 ? (int64_t *)(void *)to : value;
     moth_philox_fill(d->stream.seed, d->stream.block + (uint64_t)i / 2, 2 * m, words);
-    if (d->range - 1 < UINT32_MAX) /* a loop of its own for the common case, which vectorises */
+    if (d->range - 1 < UINT32_MAX) /* a separate loop, which compilers vectorize */
       for (int64_t k = 0; k < m; k++)
         v[k] = (int64_t)((uint64_t)d->low + ((words[2 * k + 1] * d->range +
                                               (words[2 * k] * d->range >> 32)) >> 32));

@@ -53,7 +53,7 @@ MOTH_ARGS(gru, RECURRENT)
   RECURRENT_REST(ARG)
 MOTH_ARGS(lstm, LSTM_LAYERS)
 
-/* The gradient of all of them. The gradient of a cell is that of a sequence of one step. */
+/* The gradient of all recurrent ops. A cell is a sequence of one step. */
 #define RECURRENT_BACK(ARG) \
   ARG(tensor,       input,         , "sequences, (L, N, I)") \
   ARG(tensors,      hx,            , "first states, and cells of an LSTM") \

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-/* Errors name the arguments of a cell where those of a sequence name `params`. Either both biases
-** are given, or none. */
+/* Errors of a cell name its argument, where errors of a sequence name `params`. A cell has both
+** biases or none. */
 static int check_cell(const recurrent_call *c, const moth_tensor *b_ih, const moth_tensor *b_hh,
                       moth_rnn *r) {
   moth_ctx *ctx = c->ctx;

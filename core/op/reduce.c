@@ -112,7 +112,7 @@ static int prod_cpu(const prod_args *a, moth_tensor **out) {
   return moth_reduce_into(moth_prod_reducers, out[0], a->input, a->dim, from, moth_sum_dtype(from));
 }
 
-/* The input as (kept dims, one dim for all reduced ones): order and sizes. */
+/* Computes the order and the sizes of the input as (kept dims, one dim for all reduced dims). */
 typedef struct prod_layout {
   int64_t order[MOTH_MAX_DIMS], back[MOTH_MAX_DIMS], moved[MOTH_MAX_DIMS];
   int64_t shape[MOTH_MAX_DIMS + 1], nkept;
@@ -135,8 +135,7 @@ static void flatten_reduced(prod_layout *r, const moth_tensor *x, uint32_t mask)
   r->shape[r->nkept] = length;
 }
 
-/* Returns for each element the product of all elements before it times the product of all behind
-** it. Correct also with zeros. */
+/* Returns, for each element, the product of all other elements. Correct also with zeros. */
 static moth_tensor *product_of_others(moth_grad *g, moth_tensor *x, int64_t last) {
   moth_tensor *before = GRAD(g, cumprod, .input = moth_shifted(g, x, last, 1, false), .dim = last,
                              .dtype = -1);

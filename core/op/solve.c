@@ -128,7 +128,7 @@ static uint32_t factor_side(const moth_stack *s, int64_t i, bool transpose, char
   return bad;
 }
 
-/* scratch + s->b := the solutions with these factors; k columns. */
+/* scratch + s->b := the solutions for k columns, from the factors. */
 static void solve_side_by(const moth_stack *s, int k, char *scratch) {
   const moth_small *loops = moth_small_loops(s->wide);
   loops->swap(s->n, k, scratch + s->integers, scratch + s->b);

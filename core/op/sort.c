@@ -136,7 +136,7 @@ MOTH_OP(topk, TOPK, .dtypes = MOTH_ANY, .flags = MOTH_OP_METHOD, .saves = "indic
 
 /* -- kthvalue, median -- */
 
-/* y := the shape of both results: x without dim d, or with size 1 there. */
+/* y := the shape of both results: x without dim d, or with size 1 in dim d. */
 static void without(const moth_tensor *x, int32_t d, bool keepdim, moth_layout *y) {
   for (int i = 0; i < 2; i++) {
     y[i].ndim = 0;

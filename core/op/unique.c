@@ -123,7 +123,8 @@ static bool copies_values(const moth_tensor *x, const moth_rows *r) {
          !(ctx->grad_mode && moth_needs_grad(x));
 }
 
-/* As groups_read, for single elements in runs. If values may be copied, also writes them to *y. */
+/* Like groups_read, for single elements in runs. If values may be copied, writes the values to *y
+** too. */
 static int runs_read(const moth_rows *r, moth_tensor *inverse, moth_tensor **first,
                      moth_tensor **counts, moth_tensor **y) {
   moth_ctx *ctx = inverse->ctx;
