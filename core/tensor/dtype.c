@@ -170,15 +170,13 @@ QUICK_BOTH(quick_f64_i64, double, int64_t, near_i64(v))
 QUICK_BOTH(quick_f64_i32, double, int32_t, wide_to_i32(v))
 QUICK_BOTH(quick_f64_bool, double, uint8_t, v != 0)
 
-/* From integers and bools. Longer integers wrap; the bits of u8 are those of i8. */
+/* From integers and bools. Other integers are made by `table`, except short ones from i32. */
+QUICK_BOTH(quick_i32_i8, int32_t, int8_t, (int8_t)v)
+QUICK_BOTH(quick_i32_i16, int32_t, int16_t, (int16_t)v)
 #define quick_i32_u8_avx2 quick_i32_i8_avx2
 #define quick_i32_u8_avx512 quick_i32_i8_avx512
 #define FROM_WHOLE(name, type, value)                    \
   QUICK_BOTH(quick_##name##_bool, type, uint8_t, v != 0) \
-  QUICK_BOTH(quick_##name##_i8, type, int8_t, (int8_t)(value))   \
-  QUICK_BOTH(quick_##name##_i16, type, int16_t, (int16_t)(value)) \
-  QUICK_BOTH(quick_##name##_i32, type, int32_t, (int32_t)(value)) \
-  QUICK_BOTH(quick_##name##_i64, type, int64_t, (int64_t)(value)) \
   QUICK_BOTH(quick_##name##_f32, type, float, (float)(value))     \
   QUICK_BOTH(quick_##name##_f64, type, double, (double)(value))
 FROM_WHOLE(bool, uint8_t, v != 0)
@@ -244,10 +242,8 @@ MOTH_AVX512 static void quick_f32_f16_avx512(int64_t n, const char *x, char *y) 
 #define BOTH(name) {name##_avx2, name##_avx512}
 
 #define WHOLES(name)                                                                    \
-  {[MOTH_BOOL] = BOTH(quick_##name##_bool), [MOTH_U8] = BOTH(quick_##name##_i8),        \
-   [MOTH_I8] = BOTH(quick_##name##_i8), [MOTH_I16] = BOTH(quick_##name##_i16),          \
-   [MOTH_I32] = BOTH(quick_##name##_i32), [MOTH_I64] = BOTH(quick_##name##_i64),        \
-   [MOTH_F32] = BOTH(quick_##name##_f32), [MOTH_F64] = BOTH(quick_##name##_f64)}
+  {[MOTH_BOOL] = BOTH(quick_##name##_bool), [MOTH_F32] = BOTH(quick_##name##_f32),      \
+   [MOTH_F64] = BOTH(quick_##name##_f64)}
 
 static quick *quick_of(int from, int to) {
   static quick *const all[MOTH_DTYPES][MOTH_DTYPES][2] = {
