@@ -78,7 +78,7 @@ static moth_node *make_node(const moth_op *op, const void *args, moth_tensor **o
     ctx->error.code = code;
     return NULL;
   }
-  n->id = ++ctx->ids; /* after its edges: a leaf node that add_edges made has a smaller id */
+  n->id = ++ctx->ids; /* set after the edges: leaf nodes that add_edges made get smaller ids */
   save_inputs(n, args, *wanting, before);
   for (uint32_t i = 0; out && i < n->nout && out[i]; i++)
     moth_save(moth_node_out(n, i), out[i], reads_result(op, args, i, *wanting));

@@ -100,7 +100,7 @@ struct moth_ctx {
   int64_t high_bytes;             /* a decaying maximum of the live bytes */
   int64_t found_bytes;            /* live bytes before the last collection */
   int64_t most_bytes, most_slots; /* above these a collection is due at any cost */
-  double cost, credit;            /* seconds: the last collection's cost; the budget for more */
+  double cost, credit;            /* seconds: of the last collection; the budget for more */
   double looked;                  /* when the budget last grew */
   uint32_t dropped;               /* handles dropped since the last sweep ended */
   bool want;

@@ -25,7 +25,7 @@
 #define WORTH_AWAKE 3e3  /* ns of work that justify sharing with a spinning worker */
 #define WORTH_WAKING 6e4 /* ns of work that justify waking a worker */
 #define LEAST_PIECE 1e3  /* ns; taking shorter pieces would cost more than they save */
-#define SLICE_PIECE 5e4  /* ns; the longest piece in a slice of time, which ends between pieces */
+#define SLICE_PIECE 5e4  /* ns; the longest piece in a slice of time: slices end between pieces */
 #define MOST_PIECE 1e6   /* ns; a cancel is checked between pieces */
 #define PER_THREAD 4     /* pieces per thread: slower threads take fewer */
 #define SUSPENDED_NS 1e5     /* ns to wait for the last piece before a worker counts as suspended */

@@ -125,7 +125,7 @@ struct moth_op {
   ** name` of a bool argument: has positions, and is returned only if that argument is true. */
   const char *outputs;
   uint32_t dtypes;      /* dtypes of the tensor arguments, and the bits below */
-  uint32_t flags;       /* MOTH_OP_INPLACE and other bits, also those below */
+  uint32_t flags;       /* MOTH_OP_INPLACE and other bits */
   const char *counts;   /* an argument that changes each step: see moth_capture_slots */
   uint8_t autocast;     /* MOTH_AUTOCAST_... */
   const moth_op *tensors; /* the op that takes tensors in place of this op's numbers */

@@ -10,7 +10,7 @@
 
 #define MOTH_FROZEN 64 /* frozen tensors that are searched for an equal one */
 
-enum {                /* moth_storage.held, for the capture in moth_storage.capture */
+enum {                /* bits of moth_storage.held; they belong to moth_storage.capture */
   MOTH_C_INSIDE = 1,  /* made during the capture */
   MOTH_C_POOLED = 2,  /* a result: its block may be used again after it is freed */
   MOTH_C_WRITTEN = 4, /* written by an instruction */

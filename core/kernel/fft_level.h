@@ -136,7 +136,7 @@ TARGET INLINED void NAME(few)(int n, VECTOR *r, VECTOR *i, const REAL *unit) {
 
 /* -- passes -- */
 
-/* One pass of radix n. pairs: x has complex numbers in the user's layout, and s is 1. */
+/* One pass of radix n. pairs: the first pass, where x has complex numbers in the user's layout. */
 TARGET INLINED void NAME(pass)(int n, bool pairs, bool inverse, int64_t m, int64_t s,
                                const REAL *x, REAL *y, const REAL *root, const REAL *unit) {
   const int64_t ldx = s * m * TWO, ldy = s * TWO;

@@ -36,7 +36,7 @@ TAPS(taps_f32, float, int32_t)
 TAPS(taps_f64, double, int64_t)
 
 #if MOTH_HAS_LEVELS
-/* Intrinsics, because compilers do not use vector gathers here, although they are faster for taps. */
+/* Intrinsics: compilers do not use vector gathers here, although they are faster for taps. */
 MOTH_AVX2 INLINED void taps_avx2(const float *x, const int32_t *at, float *v) {
   for (int i = 0; i < RUN; i += 8) {
     const __m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(at + i));

@@ -95,7 +95,7 @@ struct moth_tensor { /* the fields that every call reads come first: 2 or 3 cach
   moth_storage *storage; /* NULL in a gradient function if only the layout was saved */
   moth_node *node;       /* the node that made it (counted); NULL: a leaf */
   moth_node *leaf;       /* holds its .grad (counted); NULL until needed */
-  moth_tensor *base;     /* of a view: the tensor that it is a view of (counted) */
+  moth_tensor *base;     /* of a view: its base, with one reference */
   uint32_t output;       /* its result number of the node */
   uint32_t epoch;        /* incremented when an in-place write changes its history */
   uint32_t base_epoch;   /* the base's epoch when this view's node was made */

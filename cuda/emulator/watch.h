@@ -16,9 +16,9 @@ void moth_watch_block_begins(unsigned number, const void *shared, size_t nshared
 /* This thread runs now; -1: none. */
 void moth_watch_thread(int number, const char *stack, size_t nstack);
 void moth_watch_barrier(void);                         /* all threads of the block have arrived */
-/* The addresses at which two threads waited that were released together. */
+/* Two threads that waited at these addresses were released together. */
 void moth_watch_place(unsigned one, const void *at, unsigned other, const void *there);
-void moth_watch_meeting(unsigned warp, unsigned lanes); /* these threads of a warp have met */
+void moth_watch_meeting(unsigned warp, unsigned lanes); /* these threads have synchronized */
 
 /* -- calls for the running thread -- */
 bool moth_watch_pause(bool pause); /* pauses the checks, for work on behalf of other threads;

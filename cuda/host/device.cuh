@@ -121,7 +121,7 @@ typedef struct moth_device_context {
 
 /* NULL: an error is set. Makes the device current. */
 MOTH_LOCAL moth_device_context *moth_device_context_of(moth_ctx *ctx, int device);
-/* The same without making the device current, for callers that only read. */
+/* Like the function above, but does not make the device current; for callers that only read. */
 MOTH_LOCAL moth_device_context *moth_device_context_peek(moth_ctx *ctx, int device);
 MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_device_context *p, int device,
                                                int priority);

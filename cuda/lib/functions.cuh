@@ -32,7 +32,7 @@ template <> struct is_bool_<bool8> {
 };
 template <class T> constexpr bool is_bool = is_bool_<T>::value != 0;
 
-/* 1 / (1 + exp(-x)), and in *other 1 minus that; both are accurate in the tails. */
+/* Returns y = 1 / (1 + exp(-x)), and *other = 1 - y; both are accurate in the tails. */
 template <class real> HD real moth_sigmoids(real x, real *other) {
   const real e = exp(-fabs(x)), large = 1 / (1 + e), small = e * large;
   *other = x < 0 ? large : small;

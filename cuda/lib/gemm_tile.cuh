@@ -58,7 +58,7 @@ static __device__ inline void take(const side<T> &s, int64_t row, int64_t col, R
     to[j] = inside && j < last ? (R)get(from + j * step) : (R)0;
 }
 
-/* Stores them in the order in which the product reads them: buffer[k][row]. */
+/* Stores the loaded elements in the order in which the product reads them: buffer[k][row]. */
 template <int TILE, class R>
 static __device__ inline void lay(R *buffer, bool along, const R *four) {
   enum { DEPTH = tile_of<TILE>::depth, K4 = DEPTH / EACH_TAKES, R4 = TILE / EACH_TAKES };

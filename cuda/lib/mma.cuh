@@ -179,8 +179,8 @@ static __device__ inline void load_factor(uint32_t (*to)[4], const float *row) {
   for (int i = 0; i < 4; i++) put_factor<PARTS>(to, i, float_of(to[0][i]));
 }
 
-/* c += a b; b begins at element `at`. Small products are added first; that of both remainders is
-** left out. */
+/* c += a b; b begins at element `at`. Small products are added first; the product of both
+** remainders is left out. */
 template <int PARTS>
 static __device__ inline void multiply_factors(float *c, const uint32_t (*a)[4],
                                                const uint32_t (*b)[4], int at) {

@@ -383,7 +383,7 @@ template <> struct total_of_<double> {
 };
 template <class T> using total_of = typename total_of_<T>::type;
 
-/* The value that all others of T are above, or below. */
+/* The largest value of T if `above`, else the smallest. */
 template <class T> HD real_of<T> last_of(bool above) {
   if constexpr (is_real<T>) return (real_of<T>)(above ? INFINITY : -INFINITY);
   else return above ? integer_range<T>::highest() : integer_range<T>::lowest();

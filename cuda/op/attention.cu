@@ -36,8 +36,8 @@ template <class R> static __device__ inline R row_sum(R v) {
   return v;
 }
 
-/* One block's tile of scores: its rows, from `row` on, are queries or keys; its columns are the
-** other of the two. */
+/* A block's tile of scores. Its rows, from `row` on, are queries and its columns keys, or the
+** reverse. */
 template <class T, class R, int TILE, int WHICH, int CHUNKS> struct tiles {
   enum { PER = tile_of<TILE>::per, DEPTH = tile_of<TILE>::depth, WIDE = tile_of<TILE>::wide };
   enum { BY_QUERY = WHICH != DKEYS };

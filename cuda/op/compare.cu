@@ -15,7 +15,7 @@ template <class T> static __global__ void find_difference(strided<2> w, uint8_t 
   if (i >= w.n) return;
   offsets(w, i, at);
   if (get(element<T>(w.of[0], at[0])) != get(element<T>(w.of[1], at[1])))
-    *(volatile uint8_t *)same = 0; /* other threads may write it, too */
+    *(volatile uint8_t *)same = 0; /* other threads may write the result, too */
 }
 
 MOTH_CUDA(equal) {

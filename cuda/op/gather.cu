@@ -131,7 +131,7 @@ static int write_lines(int mode, moth_tensor *y, int dim, const moth_tensor *ind
   });
 }
 
-/* Few long lines: values for the same element of packed y are first sorted next to each other. */
+/* For few long lines: first sorts values by the element of packed y that they are added to. */
 static int write_sorted(int mode, moth_tensor *y, int dim, const moth_tensor *index,
                         const moth_tensor *values) {
   const int64_t n = index->l.numel, size = moth_dtype_size[y->l.dtype];

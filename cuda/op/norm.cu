@@ -126,7 +126,7 @@ static __device__ inline sums_of<real_of<T>> own_sums(const team &me, const row_
   return s;
 }
 
-/* The same for scaled differences, whose squares do not overflow. */
+/* The same sums of scaled differences, whose squares do not overflow. */
 template <int EACH, class T>
 static __device__ sums_of<real_of<T>> far_sums(const team &me, const row_form &f, const T *x,
                                                int64_t n, real_of<T> m, real_of<T> scale) {

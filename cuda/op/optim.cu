@@ -176,7 +176,7 @@ static int step_packed(const moth_tensor *const *x, const moth_steps *how) {
   return status;
 }
 
-/* Tests if all of them are dense with the same strides. */
+/* Tests if all tensors are dense with the same strides. */
 static bool in_rows(const moth_tensor *const *x, int n) {
   bool rows = true, channels_last = true;
   for (int k = 0; k < n; k++) {

@@ -29,7 +29,7 @@ PAIR(chances, -(t * no_less(log(x)) + (1 - t) * no_less(log1p(-x))))
 PAIR(kl, (t == 0 ? 0 : t * log(t)) - t * x)
 PAIR(kl_log, exp(t) * (t - x))
 
-/* -- one pass: EACH pairs for a term -- */
+/* -- one pass; each term of the reduction is the sum of EACH losses -- */
 
 template <class Pair, class T, int EACH> struct pair_losses {
   int reduction;

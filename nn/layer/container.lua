@@ -327,7 +327,7 @@ local function run_loop(self, x, passes)
   return x
 end
 
--- Marks the modules whose inputs and outputs nothing else observes.
+-- Marks the modules whose inputs and outputs only the container sees.
 local function plan(self, store)
   local known, passes = {}, {}
   for i = 1, #self do

@@ -282,7 +282,7 @@ return function(Module, STORE)
   end
 
   --- Returns true if only a module's caller sees its inputs, outputs and intermediate results. The
-  -- answer is valid until sight.changes increases (hooks, forwards of single modules, replaced
+  -- result is valid until sight.changes increases (hooks, forwards of single modules, replaced
   -- modules), and while sight.as_met(sight.classes {module}) is true.
   function sight.passes(module)
     return passing[class.written(module.forward)] and not module[STORE].hooks and not has_global()

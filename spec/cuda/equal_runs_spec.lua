@@ -12,8 +12,8 @@ describe("a long run of one position on a GPU", function()
     return
   end
 
-  -- Pieces have 128 elements, or 128 pieces: runs that fill some, end near their borders or cross
-  -- them, in lists that end at a border or not.
+  -- Lengths of runs. The kernel splits lists into pieces of 128 elements, and pieces into groups of
+  -- 128 pieces: the runs fill pieces, end near borders of pieces, or cross borders.
   local LISTS = {
     { 1000, 127, 128, 129, 1, 40000, 3, 383 },
     { 0, 0, 16384, 16383, 1, 0, 129 },

@@ -4,7 +4,8 @@ local moth = require "moth"
 local nn = moth.nn
 local utils, init = nn.utils, nn.init
 
--- Parameters of several dtypes and layouts with the gradients 3, -4; 12 (norm 13, by p = 1: 19).
+-- Parameters of several dtypes and layouts. Their gradients are 3, -4 and 12: the 2-norm is 13, the
+-- 1-norm 19.
 local function parameters(dtype)
   dtype = dtype or moth.float32
   local p, q = nn.Parameter(moth.zeros(2, {dtype = dtype})), nn.Parameter(moth.zeros(1, 2):t())

@@ -6,7 +6,7 @@ local process = {}
 
 local launcher = debug.getregistry()["moth.launcher"]
 
---- The shell command of the running build: on a real GPU `./moth` is another build.
+--- The shell command of the running build. With a real GPU this is not `./moth`.
 process.program = "'" .. (launcher and launcher.program or "./moth") .. "'"
 
 --- Returns true if the library was built with sanitizers.

@@ -33,7 +33,7 @@ local function ulps(full, half)
   end
 end
 
--- Relative to the operands of one result: sum |x|, or |A||B|.
+-- A tolerance for sums: relative to the sum of absolute values, sum |x| or |A||B|.
 local function sums(factor64, factor32)
   return function(y, dtype, scale)
     local size = math.max(math.abs(y), scale)

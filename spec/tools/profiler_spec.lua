@@ -369,7 +369,7 @@ describe("a context", function()
     local C = lib.C
     lib.declare "profile"
     for _, stopped in ipairs {false, true} do
-      local room = lib.array("uint8_t", C.moth_open_size()) -- read below, after the end
+      local room = lib.array("uint8_t", C.moth_open_size()) -- stays readable after moth_close
       local ctx = C.moth_open_at(room)
       assert.equal(0, C.moth_profile_start(ctx, C.MOTH_PROFILE_SHAPES, 5))
       assert.equal(C.MOTH_E_STATE, C.moth_profile_start(ctx, 0, 5))

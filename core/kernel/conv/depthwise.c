@@ -125,8 +125,8 @@ static void offsets(const job *j, int64_t *off) {
     }
 }
 
-/* Returns the number of image columns that phase p of a plane has. *first is the first of these in
-** the plane, *from its column in the image. */
+/* Returns the number of image columns that phase p of a plane has. *first is the first of these
+** columns in the plane, *from is its column in the image. */
 static int64_t columns_of(const job *j, int64_t p, int64_t *first, int64_t *from) {
   const moth_window *w = &j->w;
   int64_t step = w->stride[1], start = p - w->padding[1];
@@ -137,7 +137,7 @@ static int64_t columns_of(const job *j, int64_t p, int64_t *first, int64_t *from
   return n < seen - *first ? n : seen > *first ? seen - *first : 0;
 }
 
-/* The same for the rows of an image that a plane has. */
+/* Returns the number of image rows that a plane has; *first and *from are as for columns_of. */
 static int64_t rows_of(const job *j, int64_t *first, int64_t *from) {
   int64_t start = -j->w.padding[0];
   *first = start < 0 ? -start : 0;

@@ -20,7 +20,7 @@ typedef struct moth_im2col {
   /* rows of windows in an image; columns of a row in a copy: windows, or all columns that windows
   ** cover */
   int64_t lines, width;
-  int64_t step[2], top, left;  /* window (0, 0) starts at (top, left); step from window to window */
+  int64_t step[2], top, left;  /* window (0, 0) starts at (top, left); step between windows */
   /* copies of each row; each starts `apart` columns after the previous one */
   int64_t copies, apart;
   int64_t reach;               /* rows of a window after its first */

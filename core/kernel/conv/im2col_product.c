@@ -31,9 +31,9 @@ typedef struct job {
   moth_im2col l;
   const moth_tile *tile;
   int64_t n, groups, filters;
-  int64_t rs, cs;       /* in weight: from filter to filter, and from channel to channel */
+  int64_t rs, cs;       /* steps in weight between filters, and between channels */
   int64_t of_group;     /* floats of the filters of a group */
-  int64_t out[2], step[2]; /* rows and columns of y; from result to result of a phase */
+  int64_t out[2], step[2]; /* rows and columns of y; steps between results of a phase */
   int phases;
   phase *phase;
   int64_t *tap;         /* offsets of a phase's taps in weight */

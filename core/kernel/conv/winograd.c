@@ -24,7 +24,7 @@ typedef struct job {
   const moth_tile *tile;
   int64_t n, channels, filters, groups; /* channels and filters of a group */
   int64_t in[2], out[2], top, left;     /* window (0, 0) starts at (top, left) */
-  int64_t rs, cs;       /* in weight: from filter to filter, and from channel to channel */
+  int64_t rs, cs;       /* steps in weight between filters, and between channels */
   bool flip;            /* the taps are in reverse order */
   int64_t down, across; /* patches of an image */
   int64_t some, bunches; /* patches of a bunch; number of bunches */

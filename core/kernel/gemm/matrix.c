@@ -35,7 +35,7 @@
 typedef struct moth_strip { /* tiles one below the other */
   int64_t tiles, k, chain;
   const float *a;
-  int64_t rs, cs, next; /* next: from the rows of A of one tile to those of the next */
+  int64_t rs, cs, next; /* next: step in A from one tile's rows to the next tile's */
   const float *b;
   int64_t ldb, last; /* last: column where the last vector of a row starts */
   float *c;
@@ -43,7 +43,7 @@ typedef struct moth_strip { /* tiles one below the other */
   const float *bias;
   bool add, relu;
   /* Data to prefetch: */
-  int64_t below;      /* from A's rows to those of the next tile; 0: none */
+  int64_t below;      /* step in A to the next tile's rows; 0: none */
   const float *ahead; /* the next panel of B, */
   int64_t few;        /* the number of its rows for each chain, */
   int64_t apart;      /* ... which are `apart` floats apart: ldb for vectors of 16 floats */

@@ -67,7 +67,7 @@ AMX_TARGET INLINED void take_windows(int m, int64_t some, const float *x, const 
   }
 }
 
-/* True if 16 offsets are consecutive. Those of narrow images may not even ascend. */
+/* True if 16 offsets are consecutive. The offsets of narrow images may even decrease. */
 AMX_TARGET INLINED bool in_a_row(const int64_t *at) {
   const __m512i first = _mm512_add_epi64(_mm512_set1_epi64(at[0]),
                                          _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));

@@ -55,8 +55,8 @@ local function seed_with(seed)
   math.randomseed(seed)
 end
 
--- Returns a function that returns batches of this worker's copy of a stream; no values mean its
--- end.
+-- Returns a function that returns the next batch of this worker's copy of a stream, or nothing at
+-- the end.
 local function stream_maker(job, stream, join)
   local step
   return function(what)

@@ -21,7 +21,7 @@ local function distance(a, b, other)
   return row[#b]
 end
 
-local MANY_NAMES = 20 -- among more names a short name is close to unrelated names
+local MANY_NAMES = 20 -- with more names, a short name resembles unrelated names
 
 -- The largest number of edits of a guess. Among many names it is one for each four letters:
 -- "models" must not become "mode".

@@ -125,7 +125,7 @@ function places.names(place)
   return list
 end
 
-local sets = setmetatable({}, {__mode = "k"}) -- of the names, by place
+local sets = setmetatable({}, {__mode = "k"}) -- namespace -> set of its names
 
 -- Checks that a namespace has a name. Namespaces do not change, so their names are read once.
 local function holds(place, name)

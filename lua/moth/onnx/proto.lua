@@ -198,7 +198,7 @@ local function f32_of(text)
   return sign * math.ldexp(fraction + 8388608, exponent - 150)
 end
 
--- The end and the start of the content of a field of that wire type, which begins at `at`.
+-- Returns the end and the start of the content of a field that begins at `at`.
 local function extent(r, wire, at, last)
   if wire == VARINT then
     local _, stop = read_varint(r, at, last)

@@ -35,7 +35,7 @@ local function last_line(path)
   return last
 end
 
---- Runs a side with more words; calls line(text) for each line of its output.
+--- Runs a side's command with additional arguments; calls line(text) for each line of the output.
 -- @return its exit status (124: ended by the limit), and its last error line
 local function run(side, words, limit, folder, line)
   local problems = folder .. "/problems"
