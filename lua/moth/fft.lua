@@ -27,7 +27,7 @@ local function op_of(kind, fname)
   return bound[key]
 end
 
--- The number of dimensions without that of the pairs; raises if it is below `least`.
+-- The number of dimensions without the dimension of the pairs; raises if it is below `least`.
 local function dimensions(fname, x, kind, least)
   local n = x:dim()
   if kind == "r2c" then return n end

@@ -26,7 +26,7 @@ if anchor.moth then return anchor.moth end
 -- and each later `require` of that module fails. So Moth's modules use another `require`, which
 -- stores a module after its code has run: after an error the next call loads the module again.
 
-local host_require, load, open = require, load, io.open -- a host may remove them
+local host_require, load, open = require, load, io.open -- a host may remove these functions later
 
 -- Modules that are kept when package.loaded is cleared: the metatype of tensors can be set only
 -- once.

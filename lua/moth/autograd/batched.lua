@@ -88,7 +88,7 @@ local function replayed(run, entries, row, first, id)
   return results
 end
 
--- The first row's gradients, and those of all rows if they could be computed at once.
+-- The gradients of the first row; and the gradients of all rows, if one pass could compute them.
 local function at_once(run)
   local row, first = row_of(run.grads, 1), nil
   local id = tonumber(lib.inspect(ops.empty {}).storage)

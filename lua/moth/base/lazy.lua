@@ -67,7 +67,7 @@ local function find_row(rows, name)
   return module and require(module)[name]
 end
 
--- The names in the table, in the rows and those that only `find` knows; sorted, each once.
+-- The names in the table, in the rows, and those that only `find` knows; sorted, each once.
 local function names_of(space, rows, more)
   local list, seen = {}, {}
   local function add(name)

@@ -43,7 +43,7 @@ function rewind.save(watch)
   return saved
 end
 
---- Restores them. @return the replaced values, for another call
+--- Restores saved values. @return the replaced values, for another call
 function rewind.restore(saved)
   local old = {upvalues = {}, copies = {}, globals = {}}
   for i, row in ipairs(saved.upvalues) do

@@ -71,8 +71,8 @@ local function if_near(far, x, other)
   return type(far) == "string" and x or ops.where(far, other, x)
 end
 
--- Returns large() for large x, small() elsewhere. Each gets only its own arguments: other arguments
--- could have infinite gradients.
+-- Returns large() for large x, small() elsewhere. Each function gets only arguments of its range:
+-- other arguments could have infinite gradients.
 local function choose(far, small, large)
   if type(far) ~= "string" then return (ops.where(far, large(), small())) end
   if far == NEAR then return (small()) end

@@ -101,7 +101,7 @@ local function argument_of_sizes(outer, list)
   return first(outer, function(v) return text and shape_of(v) == text end)
 end
 
--- Returns true if one value is a list with only the other, as {-1, -1} of -1.
+-- Returns true if one value is a list that contains only the other value, as {-1, -1} and -1.
 local function list_of(list, value)
   if not lib.is_plain(list) or #list == 0 then return false end
   for k = 1, #list do

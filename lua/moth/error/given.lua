@@ -195,7 +195,7 @@ local function retold(blame, code, within)
     text), within.path(lifted)
 end
 
-local busy = false -- describing a released tensor may raise, and come here again
+local busy = false -- describing a released tensor may raise, which calls this function again
 
 --- The text of an error with the inputs of layers.
 -- @param blame   {fname, argname, text}: the error without layers

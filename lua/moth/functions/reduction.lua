@@ -118,7 +118,7 @@ local function place(pick, q, n, how, slack)
   if part == 0 then return slack and low + slack:to(low.dtype) * 0 or low end
   if slack and how == "linear" then part = slack:to(low.dtype) * (n - 1) + part end
   local high = pick(floor + 2, true)
-  if how == "nearest" then -- of two equally near elements, the one at the even position
+  if how == "nearest" then -- if two elements are equally near, the element at the even position
     return (part > 0.5 or (part == 0.5 and floor % 2 == 1)) and high or low
   end
   return (PICKS[how](low, high, part))

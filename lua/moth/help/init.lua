@@ -249,7 +249,7 @@ function help.doc(what)
   return sig and sig.doc ~= "" and sig.doc or type(what) == "function" and written_above(what) or ""
 end
 
--- The doc that a base class has for a method without its own doc: Normal's log_prob has that of
+-- The doc that a base class has for a method without its own doc: Normal's log_prob has the doc of
 -- Distribution.
 local function inherited_comment(fn, name)
   for _, row in ipairs(places.methods(name)) do

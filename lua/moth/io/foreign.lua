@@ -118,7 +118,7 @@ end
 --- The placeholder of a value that cannot be loaded. It prints the reason; any use raises.
 function foreign.unread(what) return setmetatable({what = what}, Unread) end
 
---- Returns true for such a placeholder.
+--- Returns true for a placeholder made by foreign.unread.
 function foreign.is_unread(x) return type(x) == "table" and getmetatable(x) == Unread end
 
 --- Warns of values that a load converted or left out.

@@ -66,7 +66,7 @@ local function tensor_at(i, k, version)
   return lib.adopt(h, 0) or false, tonumber(version[0])
 end
 
-local NUMBER = 0xffffffff -- marks a number in place of a version
+local NUMBER = 0xffffffff -- marks a number argument, which has no version
 
 local function read(i, record, version)
   lib.check(C.moth_call_log_at(ctx, i, record), "vmap")

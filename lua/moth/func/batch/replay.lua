@@ -250,7 +250,7 @@ local function by_rule(self, entry)
   return got
 end
 
--- Stops unless views are views if something is written through them.
+-- Stops the replay if a written storage has a view whose batched form is a copy.
 local function check_views(self, entry, got)
   if next(self.written) == nil or entry.writes then return end
   for k, y in ipairs(entry.results) do

@@ -221,7 +221,8 @@ local function made_of(meta, wanted)
   return found
 end
 
--- Ops whose dimensions count those of the result, or say more than where the op works.
+-- Ops for which shifting `dim` is not enough: `dim` counts dimensions of the result, or determines
+-- more than where the op computes.
 local OTHER_DIMS = {flatten = true, unsqueeze = true, squeeze = true, diag_embed = true,
                     repeat_interleave = true, unique_all = true, permute = true, roll = true,
                     row_pick = true, row_place = true, spread = true, fft_c2r = true,
