@@ -485,7 +485,7 @@ void moth_memory_reserve(moth_ctx *ctx, int32_t on);
 typedef struct moth_slice moth_slice;
 moth_slice *moth_slice_new(moth_ctx *ctx); /* returns NULL after an error */
 int32_t moth_slice_enter(moth_ctx *ctx, moth_slice *slice, double seconds);
-void moth_slice_extend(moth_ctx *ctx, double seconds); /* of the current one, from now on */
+void moth_slice_extend(moth_ctx *ctx, double seconds); /* the current slice, from now on */
 void moth_slice_leave(moth_ctx *ctx);
 void moth_slice_free(moth_ctx *ctx, moth_slice *slice); /* ends a paused call with E_INTERRUPT */
 

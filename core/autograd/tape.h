@@ -24,8 +24,8 @@ typedef struct moth_edge {
   uint32_t output;
 } moth_edge;
 
-/* A tensor that a node saved. The struct has only as many sizes and strides as the tensor: the more
-** memory nodes take, the slower are recorded ops. */
+/* A tensor that a node saved. The struct has only as many sizes and strides as the tensor, because
+** recorded ops are slower if nodes take more memory. */
 typedef struct moth_saved {
   moth_storage *storage; /* one reference; NULL: layout only, or absent tensor */
   uint32_t version;

@@ -109,8 +109,8 @@ void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void 
 /* Each thread of a warp passes a pointer; when all have called, `act` is called once with all 32
 ** pointers. */
 void moth_together(void *mine, void (*act)(void *const *all));
-/* An asynchronous copy to shared memory, which is done when it is waited for; from NULL: zeros; to
-** NULL: the end of a group. Waits for all but the last `left` groups. */
+/* Queues an asynchronous copy to shared memory. from NULL: zeros; to NULL: ends a group of copies.
+** moth_await_copies executes all groups except the last `left` groups. */
 void moth_copy_later(void *to, const void *from, size_t n);
 void moth_await_copies(int left);
 unsigned __ballot_sync(unsigned mask, int value);

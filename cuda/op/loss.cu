@@ -225,7 +225,7 @@ static __global__ void find_factors(case_factors<T, U> f, const double *total, r
 template <class T> struct class_back {
   targets_of target;
   const real_of<T> *factor;
-  const T *x; /* with most and rest: for class_entropy; else NULL */
+  const T *x; /* for class_entropy, with `most` and `rest`; else NULL */
   const real_of<T> *most, *rest;
   T *dx;
 };

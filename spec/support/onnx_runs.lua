@@ -24,7 +24,8 @@ function runs.outputs(net, args)
   return tensors(list, list.n, {})
 end
 
---- The arguments of a case, with the first one's dynamic axes of size 2 n + 1.
+--- Returns the arguments of a case. The dynamic axes of the first argument, of size n, get size
+-- 2 n + 1.
 function runs.longer(args, options)
   local _, dims = next(options.dynamic_axes)
   local x = args[1]

@@ -213,7 +213,8 @@ local function add_name(all, t, name, how, place)
   reach(all, value, place_of(place, name), how.escapes)
 end
 
--- Adds a field of a module. Its own fields are watched as a whole, so this adds only the class's.
+-- Adds a field of a module if it is a field of the class: the module's own fields are watched as a
+-- whole.
 local function add_module_name(all, module, name, how, place)
   local store = module[all.STORE]
   local value = store.fields[name]

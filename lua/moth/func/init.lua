@@ -14,8 +14,8 @@ local function wrong(format, ...)
   errors.argument(FNAME, "parameter_and_buffer_dicts", format:format(...))
 end
 
--- The positions of a module's tensors: by name a list of {store's fields, key}, one for each
--- position of a tied tensor if `tied`; and the names in order.
+-- Returns the positions of a module's tensors, name -> list of {fields of the store, key}; and the
+-- names in order. With `tied`, the list has all positions of a tied tensor.
 local function places_of(module, tied)
   local by_name, by_tensor, names = {}, {}, {}
   for _, pair in ipairs(module:_walk("", false)) do

@@ -123,8 +123,8 @@ named.cat, named.stack = joins(0), joins(1)
 
 -- ---- products ----
 
--- A tensor with the batch before `rank` dimensions; new dimensions come before its own. A vector
--- first becomes a matrix, of one row or of one column.
+-- Returns a tensor of the batch dimension and `rank` more dimensions; missing dimensions are
+-- inserted after the batch. A vector first becomes a matrix, of one row or of one column.
 local function as_matrix(replay, x, rank, column)
   local y, facts = replay:batched(x), replay:facts(x)
   local shape = {unpack(facts.shape)}
