@@ -4,6 +4,7 @@
 -- The work runs in a coroutine. When the time is over, C pauses the op that runs and returns
 -- E_PAUSED (core/call/slice.h). The binding then calls lib.pause, which yields.
 
+local calls = require "moth.binding.calls"
 local errors = require "moth.error"
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
@@ -54,6 +55,12 @@ local function finish(fn, work, ok, ...)
   return true, ...
 end
 
+local function check_callable(fname, fn)
+  if not calls.is_callable(fn) then
+    errors.refuse(fname, "fn", "a function is needed", fn, "E_TYPE")
+  end
+end
+
 --- Runs work for at most so long; the next call with the same function continues it. For a host
 -- that draws frames or answers requests between the slices.
 --
@@ -79,10 +86,7 @@ function budget.budget(seconds, fn, ...)
   end
   local work = works[fn]
   if not work then
-    local call = getmetatable(fn)
-    if type(fn) ~= "function" and not (type(call) == "table" and call.__call) then
-      errors.refuse("budget", "fn", "a function is needed", fn, "E_TYPE")
-    end
+    check_callable("budget", fn)
     local slice = new_slice()
     work = {slice = slice, thread = coroutine.create(function(...) return fn(...) end)}
     works[fn] = work
@@ -120,6 +124,7 @@ local info = ffi.new "moth_memory_info"
 -- @param ...  its arguments
 -- @return its results
 function budget.reserve(fn, ...)
+  check_callable("reserve", fn)
   C.moth_memory_reset_peak(ctx)
   C.moth_memory(ctx, info)
   local live, handles = info.live_bytes, info.live_handles
