@@ -484,8 +484,11 @@ void moth_memory_reserve(moth_ctx *ctx, int32_t on);
 ** repeat the call. */
 typedef struct moth_slice moth_slice;
 moth_slice *moth_slice_new(moth_ctx *ctx); /* returns NULL after an error */
-int32_t moth_slice_enter(moth_ctx *ctx, moth_slice *slice, double seconds);
+/* fresh = 1: for new work, which begins with the modes of the caller. */
+int32_t moth_slice_enter(moth_ctx *ctx, moth_slice *slice, double seconds, int32_t fresh);
 void moth_slice_extend(moth_ctx *ctx, double seconds); /* the current slice, from now on */
+/* on = 1: calls in the current slice do not pause, until on = 0. Returns the old value. */
+int32_t moth_slice_hold(moth_ctx *ctx, int32_t on);
 void moth_slice_leave(moth_ctx *ctx);
 void moth_slice_free(moth_ctx *ctx, moth_slice *slice); /* ends a paused call with E_INTERRUPT */
 

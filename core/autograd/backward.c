@@ -130,9 +130,14 @@ static int gather_leaf(moth_node *leaf, moth_tensor **dy) {
     return status;
   }
   add_args args = {.ctx = ctx, .input = leaf->grad, .other = *dy, .alpha = {.as.number = 1}};
-  if (!ctx->grad_mode && !moth_layout_overlaps(&leaf->grad->l))
-    return moth_run_into(&moth_op_add, &args, leaf->grad);
+  moth_tensor *grad = moth_tensor_retain(leaf->grad); /* a paused pass keeps it */
+  if (!ctx->grad_mode && !moth_layout_overlaps(&grad->l)) {
+    int status = moth_run_into(&moth_op_add, &args, grad);
+    moth_tensor_release(grad);
+    return status;
+  }
   int status = moth_run(&moth_op_add, &args, &y);
+  moth_tensor_release(grad);
   if (!status) moth_leaf_set(leaf, y);
   return status;
 }
@@ -460,7 +465,9 @@ int32_t moth_backward(moth_ctx *ctx, const moth_handle *roots, const moth_handle
   uint64_t node = 0;
   const int32_t due = moth_task_begin(ctx, roots, grads, nroots, inputs, ninputs, flags, &task);
   if (due < 0) return due;
+  const int32_t held = moth_slice_hold(ctx, 1);
   int32_t status = moth_task_step(ctx, task, &node, &ngiven, &nwanted);
+  moth_slice_hold(ctx, held);
   if (status > 0)
     status = moth_fail(ctx, MOTH_E_STATE, NULL, "a Function or hook of Lua cannot run here");
   if (!status && ninputs) status = hand_out_results(moth_task_find(ctx, task), results);

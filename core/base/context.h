@@ -70,6 +70,11 @@ typedef struct moth_half_copy { /* a half-precision copy of a tensor, for casts 
   uint32_t version;             /* that storage's version at the time of the copy */
 } moth_half_copy;
 
+typedef struct moth_main_state { /* modes and innermost scope of the main coroutine */
+  int32_t modes[MOTH_MODES];
+  uint32_t scope;
+} moth_main_state;
+
 struct moth_ctx {
   uint32_t refs; /* one for the owner, one for each tick */
   bool closed;
@@ -115,10 +120,7 @@ struct moth_ctx {
   };
   bool anomaly;
   int32_t gpu;                        /* the index of the device that "cuda" means */
-  struct {                            /* modes of the main coroutine; above: of the running one */
-    int32_t modes[MOTH_MODES];
-    uint32_t scope;
-  } base;
+  moth_main_state base;               /* of the main coroutine; above: of the running one */
   struct moth_coroutines *coroutines; /* see coroutine.c; NULL: the host has only one */
   uint32_t ncoroutines;               /* coroutines other than the main one with modes or scopes */
   struct moth_cast *casts; /* half-precision copies of leaves, until the autocast region ends */

@@ -80,7 +80,7 @@ static void unref(moth_ctx *ctx) {
 
 void moth_close(moth_ctx *ctx) {
   if (!ctx || ctx->closed) return;
-  if (ctx->slice && !moth_slice_pending(ctx)) return; /* work of moth_run_for is on this stack */
+  if (moth_slices_inside(ctx)) return; /* work of moth_run_for is on this stack */
   moth_slices_free(ctx);
   moth_profiles_free(ctx);
   ctx->closed = true;

@@ -399,10 +399,24 @@ static int given_target(moth_call_frame *f, const moth_op *op, const moth_slot *
   return *target ? MOTH_OK : ctx->error.code;
 }
 
+/* In a slice of time the host may free tensors, or replace their data, while the call is paused. */
+static __attribute__((noinline)) int pin_inputs(moth_call_frame *f, const moth_op *op) {
+  moth_cursor c = {.op = op, .args = &f->args};
+  while (moth_next_input(&c)) {
+    moth_tensor *x = *c.at;
+    if (!x) continue;
+    if (!moth_frame_keep(f, moth_tensor_retain(x))) return x->ctx->error.code;
+    if (x->storage && !moth_frame_keep(f, moth_tensor_like(x->ctx, &x->l, x->storage)))
+      return x->ctx->error.code;
+  }
+  return MOTH_OK;
+}
+
 static inline int run_call(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
                            uint32_t nslots, uint64_t given, moth_tensor **out) {
   moth_tensor *target;
   int status = moth_read_args(f, op, slots, nslots, given);
+  if (__builtin_expect(f->temps.ctx->slice != NULL, 0) && !status) status = pin_inputs(f, op);
   if (!status) status = given_target(f, op, slots, nslots, given, &target);
   if (status) return status;
   if (!target) return run_frame(f, op, out);

@@ -12,11 +12,11 @@
 
 #define STACK_BYTES ((size_t)1 << 20) /* of a fiber, as of a thread of the pool */
 
-typedef struct call_state { /* what a context keeps for the call under way */
+typedef struct call_state { /* a context's state of one call */
   moth_error_state error;
   moth_results results;
-  moth_modes modes;
   uint32_t numbers;
+  int lanes; /* scratch of a call is sized by it */
   moth_tensor *number[MOTH_NUMBER_SLOTS];
 } call_state;
 
@@ -31,7 +31,9 @@ struct moth_slice {
   bool busy;      /* the job has begun and not ended */
   bool abandoned; /* polls stop the job */
   double deadline;
-  moth_modes modes; /* of the host when the job began */
+  bool entered;
+  moth_modes modes, host_modes;     /* of the work, while it is not entered; of the host */
+  moth_main_state base, host_base;
   int32_t status;   /* of the job */
   call_state saved;
   /* arguments and results of the job */
@@ -48,13 +50,12 @@ struct moth_slice {
 
 /* -- pausing -- */
 
-static void save_state(moth_slice *s) {
-  moth_ctx *ctx = s->ctx;
-  call_state *c = &s->saved;
+/* Moves the state of the current call out of the context. */
+static void save_state(moth_ctx *ctx, call_state *c) {
   c->error = ctx->error;
   c->results = ctx->results;
-  c->modes = ctx->modes;
   c->numbers = ctx->numbers;
+  c->lanes = ctx->lanes;
   for (int k = 0; k < MOTH_NUMBER_SLOTS; k++) {
     c->number[k] = ctx->slots[k + 1].tensor;
     ctx->slots[k + 1].tensor = NULL;
@@ -62,12 +63,10 @@ static void save_state(moth_slice *s) {
   moth_error_clear(ctx);
   ctx->results = (moth_results){.ctx = ctx};
   ctx->numbers = 0;
-  ctx->modes = s->modes;
 }
 
-static void restore_state(moth_slice *s) {
-  moth_ctx *ctx = s->ctx;
-  call_state *c = &s->saved;
+/* Moves it back, in the place of another call's. */
+static void restore_state(moth_ctx *ctx, const call_state *c) {
   moth_results_clear(&ctx->results);
   moth_dealloc(ctx, ctx->results.at, (int64_t)(ctx->results.capacity * sizeof(moth_tensor *)));
   for (int k = 0; k < MOTH_NUMBER_SLOTS; k++) {
@@ -78,8 +77,8 @@ static void restore_state(moth_slice *s) {
   }
   ctx->error = c->error;
   ctx->results = c->results;
-  ctx->modes = c->modes;
   ctx->numbers = c->numbers;
+  ctx->lanes = c->lanes;
 }
 
 bool moth_slice_pending(const moth_ctx *ctx) { return !ctx->slice->inside && !ctx->slice->plain; }
@@ -94,9 +93,9 @@ static bool poll(moth_ctx *ctx) {
   moth_slice *s = ctx->slice;
   if (!s || !s->inside) return false;
   if (!s->abandoned && over(s)) {
-    save_state(s);
+    save_state(ctx, &s->saved);
     moth_fiber_leave(s->fiber);
-    restore_state(s);
+    restore_state(ctx, &s->saved);
   }
   return s->abandoned;
 }
@@ -121,6 +120,10 @@ static int paused(moth_ctx *ctx) {
   return moth_fail(ctx, MOTH_E_PAUSED, NULL, "the time of this slice is over: repeat the call");
 }
 
+static int another(moth_ctx *ctx) {
+  return moth_fail(ctx, MOTH_E_STATE, NULL, "another call is paused in this slice");
+}
+
 /* Runs the fiber until the job ends or pauses. */
 static int go_on(moth_slice *s) {
   moth_slice *before = s->ctx->slice;
@@ -140,7 +143,6 @@ static int go_on(moth_slice *s) {
 static void begin(moth_slice *s, void (*job)(moth_slice *s)) {
   s->job = job;
   s->busy = true;
-  s->modes = s->ctx->modes;
 }
 
 /* Copies n values of 8 bytes to the block of the job's lists, and moves on. */
@@ -183,15 +185,14 @@ static int copy_lists(moth_slice *s) {
 int32_t moth_call_sliced(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
                          uint64_t given, moth_handle *out, uint32_t nout) {
   moth_slice *s = ctx->slice;
-  /* Whoever repeats a call computes its arguments again, by other ops; a wrong call fails. */
-  if (s->busy ? s->op != op : !op || nslots > MOTH_MAX_SLOTS) {
-    s->plain = true;
-    int32_t status = moth_call(ctx, op, slots, nslots, given, out, nout);
-    s->plain = false;
-    return status;
-  }
-  if (over(s)) return paused(ctx);
+  if (s->busy && (s->job != job_call || s->op != op)) return another(ctx);
   if (!s->busy) {
+    if (!op || nslots > MOTH_MAX_SLOTS) { /* moth_call explains what is wrong */
+      s->plain = true;
+      int32_t status = moth_call(ctx, op, slots, nslots, given, out, nout);
+      s->plain = false;
+      return status;
+    }
     s->op = op;
     s->n = nslots;
     s->given = given;
@@ -215,7 +216,6 @@ static void job_replay(moth_slice *s) {
 int32_t moth_replay_sliced(moth_ctx *ctx, uint32_t capture, const moth_handle *inputs,
                            uint32_t ninputs) {
   moth_slice *s = ctx->slice;
-  if (over(s)) return paused(ctx);
   if (!s->busy) {
     s->op = NULL;
     s->id = capture;
@@ -227,7 +227,7 @@ int32_t moth_replay_sliced(moth_ctx *ctx, uint32_t capture, const moth_handle *i
     }
     begin(s, job_replay);
   } else if (s->job != job_replay || s->id != capture) {
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "another call is paused in this slice");
+    return another(ctx);
   }
   return go_on(s);
 }
@@ -239,13 +239,12 @@ static void job_step(moth_slice *s) {
 int32_t moth_step_sliced(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *ngiven,
                          uint32_t *nwanted) {
   moth_slice *s = ctx->slice;
-  if (over(s)) return paused(ctx);
   if (!s->busy) {
     s->op = NULL;
     s->id = task;
     begin(s, job_step);
   } else if (s->job != job_step || s->id != task) {
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "another call is paused in this slice");
+    return another(ctx);
   }
   int32_t status = go_on(s);
   if (status > 0) {
@@ -279,12 +278,20 @@ moth_slice *moth_slice_new(moth_ctx *ctx) {
   return s;
 }
 
-int32_t moth_slice_enter(moth_ctx *ctx, moth_slice *slice, double seconds) {
+int32_t moth_slice_enter(moth_ctx *ctx, moth_slice *slice, double seconds, int32_t fresh) {
   MOTH_NEED(ctx, slice, MOTH_E_ARG);
-  if (slice->outer || ctx->slice == slice)
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "this slice runs already");
+  if (slice->entered) return moth_fail(ctx, MOTH_E_STATE, NULL, "this slice runs already");
+  slice->entered = true;
   slice->outer = ctx->slice;
   slice->deadline = moth_seconds() + seconds;
+  slice->host_base = ctx->base;
+  slice->host_modes = ctx->modes;
+  if (fresh) {
+    ctx->base.scope = 0; /* the work's tensors do not end with a scope of the host */
+  } else {
+    ctx->base = slice->base;
+    ctx->modes = slice->modes;
+  }
   ctx->slice = slice;
   watch(ctx);
   return MOTH_OK;
@@ -295,39 +302,78 @@ void moth_slice_extend(moth_ctx *ctx, double seconds) {
   if (ctx->slice) ctx->slice->deadline = moth_seconds() + seconds;
 }
 
+int32_t moth_slice_hold(moth_ctx *ctx, int32_t on) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
+  moth_slice *s = ctx->slice;
+  if (!s || s->inside) return 0;
+  const bool old = s->plain;
+  s->plain = on != 0;
+  return old;
+}
+
 void moth_slice_leave(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, );
   moth_slice *s = ctx->slice;
   if (!s || s->inside) return;
+  s->base = ctx->base;
+  s->modes = ctx->modes;
+  ctx->base = s->host_base;
+  ctx->modes = s->host_modes;
+  s->plain = s->entered = false;
   ctx->slice = s->outer;
   s->outer = NULL;
   watch(ctx);
 }
 
+/* Ends the job of a slice: its polls fail. What the host has in the context stays. */
+static void abandon(moth_slice *s) {
+  moth_ctx *ctx = s->ctx;
+  call_state host;
+  const int interrupts = ctx->interrupts, cancel = atomic_load(&ctx->cancel) & 1;
+  const moth_modes modes = ctx->modes;
+  const moth_main_state base = ctx->base;
+  s->abandoned = true;
+  save_state(ctx, &host);
+  ctx->modes = s->modes;
+  ctx->base = s->base;
+  go_on(s);
+  ctx->modes = modes;
+  ctx->base = base;
+  if (s->job == job_call && s->status >= 0 && !(s->op->flags & MOTH_OP_MUTATES))
+    for (uint32_t i = 0; i < s->nout; i++) moth_free(ctx, &s->out[i]);
+  restore_state(ctx, &host);
+  ctx->interrupts = interrupts;
+  if (cancel) atomic_fetch_or(&ctx->cancel, 1);
+}
+
+static void free_slice(moth_slice *s) {
+  moth_slice **at = &s->ctx->slices;
+  while (*at != s) at = &(*at)->next;
+  *at = s->next;
+  if (s->busy) abandon(s);
+  moth_fiber_free(s->fiber);
+  moth_dealloc(s->ctx, s, (int64_t)sizeof *s);
+}
+
 void moth_slice_free(moth_ctx *ctx, moth_slice *slice) {
   if (!ctx || !slice) return;
-  moth_slice **at = &ctx->slices;
-  while (*at && *at != slice) at = &(*at)->next;
-  if (!*at || slice->inside) return;
-  *at = slice->next;
-  if (slice->busy) { /* its polls fail, so the job ends */
-    slice->abandoned = true;
-    moth_error_state error = ctx->error;
-    go_on(slice);
-    if (job_call == slice->job && slice->status >= 0)
-      for (uint32_t i = 0; i < slice->nout; i++) moth_free(ctx, &slice->out[i]);
-    ctx->error = error;
+  for (moth_slice *s = ctx->slices; s; s = s->next) {
+    if (s != slice) continue;
+    if (!s->entered) free_slice(s);
+    return;
   }
-  moth_fiber_free(slice->fiber);
-  moth_dealloc(ctx, slice, (int64_t)sizeof *slice);
+}
+
+bool moth_slices_inside(const moth_ctx *ctx) {
+  for (const moth_slice *s = ctx->slices; s; s = s->next)
+    if (s->inside) return true;
+  return false;
 }
 
 void moth_slices_free(moth_ctx *ctx) {
-  while (ctx->slices) {
-    moth_slice *s = ctx->slices;
-    moth_slice_free(ctx, s);
-    if (ctx->slices == s) return; /* it runs */
-  }
+  ctx->slice = NULL;
+  watch(ctx);
+  while (ctx->slices) free_slice(ctx->slices);
 }
 
 /* -- a host's function in slices -- */
@@ -350,7 +396,7 @@ int32_t moth_run_for(moth_ctx *ctx, moth_work_function work, void *data, double 
   s->of_host = true;
   s->work = work;
   s->data = data;
-  int32_t status = moth_slice_enter(ctx, s, seconds);
+  int32_t status = moth_slice_enter(ctx, s, seconds, !s->busy);
   if (status) return status;
   if (!s->busy) begin(s, job_work);
   status = go_on(s);

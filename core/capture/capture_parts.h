@@ -142,6 +142,7 @@ struct moth_capture {
   const moth_tensor *blamed; /* ... the watched tensor that caused it, or NULL */
   uint32_t resume;       /* in a replay: the instruction at which a guard continues */
   bool replaying;        /* a replay has begun and not ended; it may be paused */
+  bool doomed;           /* to be freed when that replay ends */
   moth_tensor *frozen[MOTH_FROZEN];
   uint32_t nfrozen;
 };

@@ -132,6 +132,10 @@ void moth_capture_free(moth_ctx *ctx, uint32_t capture) {
   for (moth_capture **at = &ctx->captures; *at; at = &(*at)->next) {
     moth_capture *c = *at;
     if (c->id != capture) continue;
+    if (c->replaying) { /* a paused replay uses it, and frees it at its end */
+      c->doomed = true;
+      return;
+    }
     *at = c->next;
     destroy(c);
     return;
@@ -374,6 +378,21 @@ static int copy_inputs(const moth_capture *c, moth_tensor **x) {
   return status;
 }
 
+/* In a slice of time the host may free the inputs, or replace their data, during the copy. */
+static int copy_pinned(const moth_capture *c, moth_tensor **x) {
+  moth_storage *s[MAX_REPLAY_INPUTS];
+  for (uint32_t i = 0; i < c->ninputs; i++) {
+    moth_tensor_retain(x[i]);
+    s[i] = moth_storage_retain(x[i]->storage);
+  }
+  const int status = copy_inputs(c, x);
+  for (uint32_t i = 0; i < c->ninputs; i++) {
+    moth_storage_release(c->ctx, s[i]);
+    moth_tensor_release(x[i]);
+  }
+  return status;
+}
+
 static int run_code(moth_capture *c) {
   int status = MOTH_OK;
   for (moth_initial *first = c->initial; first && !status; first = first->next)
@@ -438,14 +457,15 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
   status = moth_capture_follow_last(c);
   const int device = event && ninputs ? c->inputs[0]->l.device : 0;
   const uint32_t span = device ? moth_profile_device_begin(ctx, device) : 0;
-  if (!status) status = copy_inputs(c, x);
-  if (span) moth_profile_device_end(ctx, span);
   c->replaying = true;
+  if (!status) status = ctx->slice ? copy_pinned(c, x) : copy_inputs(c, x);
+  if (span) moth_profile_device_end(ctx, span);
   if (!status) status = run_code(c);
   c->replaying = false;
   ctx->grad_mode = mode;
   show(c, status == MOTH_OK);
   if (event) moth_profile_leave(ctx, event, status);
+  if (c->doomed) moth_capture_free(ctx, capture);
   return status ? status : moth_due(ctx);
 }
 

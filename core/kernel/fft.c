@@ -241,7 +241,7 @@ void moth_fft_forget(moth_ctx *ctx) {
 }
 
 /* The context's plan for this transform; the least recently used plans are freed. */
-static const moth_fft_plan *plan_of(moth_ctx *ctx, int dtype, int64_t n, bool halved, way w) {
+static moth_fft_plan *plan_of(moth_ctx *ctx, int dtype, int64_t n, bool halved, way w) {
   moth_fft_plan **at = &ctx->ffts, *p;
   for (; (p = *at); at = &p->next)
     if (p->n == n && p->dtype == dtype && p->halved == halved && p->way == w.way &&
@@ -256,7 +256,7 @@ static const moth_fft_plan *plan_of(moth_ctx *ctx, int dtype, int64_t n, bool ha
   for (at = &p->next; *at;) {
     moth_fft_plan *old = *at;
     bytes += old->bytes;
-    if (++count <= MOST_PLANS && bytes <= MOST_BYTES) {
+    if ((++count <= MOST_PLANS && bytes <= MOST_BYTES) || old->users) {
       at = &old->next;
       continue;
     }
@@ -300,7 +300,8 @@ int moth_fft_run(moth_ctx *ctx, int dtype, const moth_fft *f, const void *x, voi
   const int64_t count = halved ? f->n / 2 : f->n, coefficients = f->n / 2 + 1;
   const way w = way_of(dtype, f, count);
   if (f->outer * f->inner == 0) return MOTH_OK;
-  moth_fft_job j = {.f = f, .plan = plan_of(ctx, dtype, f->n, halved, w),
+  moth_fft_plan *plan = plan_of(ctx, dtype, f->n, halved, w);
+  moth_fft_job j = {.f = f, .plan = plan,
                     .from = side_of(f, x, from ? coefficients : count, !to, halved),
                     .to = side_of(f, y, to ? coefficients : count, !from, halved),
                     .signals = f->outer * f->inner};
@@ -316,9 +317,11 @@ int moth_fft_run(moth_ctx *ctx, int dtype, const moth_fft *f, const void *x, voi
   if (!(j.scratch = moth_alloc(ctx, bytes))) return ctx->error.code;
   const double each = (double)wide->count * log2((double)wide->count + 1) * 0.05;
   const double cost = 50 + each * (columns ? p->lanes : p->wide ? 4 : 1);
+  plan->users++;
   const int status = moth_parallel(ctx, items, 1, cost,
                                    columns ? FOR_LANES(dtype, w.lanes, columns)
                                            : FOR_LANES(dtype, w.lanes, rows), &j);
+  plan->users--;
   moth_dealloc(ctx, j.scratch, bytes);
   return status;
 }

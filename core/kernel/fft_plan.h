@@ -35,6 +35,7 @@ typedef struct moth_fft_plan {
   struct moth_fft_plan *next; /* list of the context, last used first */
   struct moth_fft_plan *wide; /* CHIRP: the plan of the convolution */
   int dtype, way, lanes;
+  int users;                  /* transforms that run or are paused */
   bool halved;                /* real signals are computed as half as many complex numbers */
   int64_t n, count, bytes; /* n: numbers of a signal; count: N, complex numbers of the transform */
   int64_t m;                  /* numbers in a lane */

@@ -4,6 +4,7 @@
 #include "optim.h"
 #include "tensor/shape.h"
 #include "base/error.h"
+#include "tensor/tensor.h"
 #include "base/alloc.h"
 
 #include <math.h>
@@ -74,15 +75,19 @@ static void within(int *status, moth_ctx *ctx, const char *arg, double value, do
                         value);
 }
 
-/* Returns the parameters' own gradients in an array of n pointers. The caller frees it. */
+/* Returns the parameters' own gradients, owned, in an array of n pointers. The caller frees it. */
 static moth_tensor **own_grads(moth_ctx *ctx, moth_tensors params) {
   moth_tensor **at = moth_alloc(ctx, params.n * (int64_t)sizeof *at);
   for (int64_t i = 0; at && i < params.n; i++) {
     const moth_node *leaf = params.at[i]->leaf;
     at[i] = leaf ? leaf->grad : NULL;
-    if (at[i] && !moth_sparse(at[i])) continue;
+    if (at[i] && !moth_sparse(at[i])) {
+      moth_tensor_retain(at[i]);
+      continue;
+    }
     moth_fail(ctx, MOTH_E_STATE, "params", "number " MOTH_POS " has no%s gradient", (long long)i,
               at[i] ? " dense" : "");
+    while (i > 0) moth_tensor_release(at[--i]);
     moth_dealloc(ctx, at, params.n * (int64_t)sizeof *at);
     return NULL;
   }
@@ -139,6 +144,7 @@ static int step_all(moth_ctx *ctx, int status, const moth_step *s, list *lists, 
   if (!own) return ctx->error.code;
   lists[1].of = (moth_tensors){own, params.n};
   status = step_lists(ctx, s, lists, used);
+  for (int64_t i = 0; i < params.n; i++) moth_tensor_release(own[i]);
   moth_dealloc(ctx, own, params.n * (int64_t)sizeof *own);
   return status;
 }

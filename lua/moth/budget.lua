@@ -31,6 +31,9 @@ function lib.pause()
 end
 jit.off(lib.pause)
 
+--- Calls in the current slice do not pause while this is on. Returns the old value.
+function lib.hold(on) return C.moth_slice_hold(ctx, on) end
+
 local function free_slice(slice) C.moth_slice_free(ctx, slice) end
 
 local free = {} -- slices without a work; each has a stack
@@ -50,8 +53,13 @@ local function finish(fn, work, ok, ...)
   work.outer = nil
   if coroutine.status(work.thread) ~= "dead" then return false end
   works[fn] = nil
-  free[#free + 1] = work.slice
-  if not ok then error((...), 0) end
+  if ok then
+    free[#free + 1] = work.slice
+  else -- an op of it may be paused
+    ffi.gc(work.slice, nil)
+    C.moth_slice_free(ctx, work.slice)
+    error((...), 0)
+  end
   return true, ...
 end
 
@@ -84,8 +92,9 @@ function budget.budget(seconds, fn, ...)
   if type(seconds) ~= "number" or not (seconds >= 0) then
     errors.refuse("budget", "seconds", "a number from 0 on is needed", seconds, "E_DOMAIN")
   end
-  local work = works[fn]
+  local work, fresh = works[fn], 0
   if not work then
+    fresh = 1
     check_callable("budget", fn)
     local slice = new_slice()
     work = {slice = slice, thread = coroutine.create(function(...) return fn(...) end)}
@@ -94,7 +103,7 @@ function budget.budget(seconds, fn, ...)
     errors.refuse("budget", "fn", "it runs already, and calls itself", nil, "E_STATE")
   end
   work.outer = current
-  lib.check(C.moth_slice_enter(ctx, work.slice, seconds), "budget")
+  lib.check(C.moth_slice_enter(ctx, work.slice, seconds, fresh), "budget")
   current = work
   return finish(fn, work, coroutine.resume(work.thread, ...))
 end
@@ -105,7 +114,7 @@ end
 function budget.cancel_budget(fn)
   local work = works[fn]
   if not work then return false end
-  if work == current or work.outer then
+  if coroutine.status(work.thread) ~= "suspended" then
     errors.refuse("cancel_budget", "fn", "it cannot be cancelled while it runs", nil, "E_STATE")
   end
   works[fn] = nil

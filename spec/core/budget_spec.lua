@@ -176,6 +176,118 @@ describe("moth.budget", function()
     work = function() return moth.budget(1, work) end
     assert.error_matches(function() moth.budget(1, work) end, "runs already")
   end)
+
+  it("keeps the tensors of a paused op alive, whatever the host frees", function()
+    local x = moth.arange(64 * 300):view(64, 300):to(moth.float32)
+    local expected = x:gather(1, moth.ones(64, 300, {dtype = moth.int64})):sum():item()
+    local function work()
+      return x:gather(1, moth.ones(64, 300, {dtype = moth.int64})):sum():item()
+    end
+    local result
+    repeat
+      local done, y = moth.scope(function() return moth.budget(LEAST, work) end)
+      collectgarbage()
+      moth.collect()
+      local _ = moth.randn(64, 300) -- reuses blocks that were freed
+      result = done and y
+    until result
+    assert.equal(expected, result)
+  end)
+
+  it("keeps the input of an op whose data the host replaces", function()
+    local a = moth.full({300, 300}, 2)
+    local function work() return a:matmul(a):sum():item() end
+    local slices, seen = 0
+    repeat
+      local done, y = moth.budget(LEAST, work)
+      slices = slices + 1
+      if slices == 4 then a.data = moth.full({300, 300}, 7) end
+      collectgarbage()
+      moth.full({300, 300}, 5) -- reuses blocks that were freed
+      seen = y
+    until done
+    assert.equal(300 * 300 * 1200, seen)
+  end)
+
+  it("keeps gradients that the host clears while the optimizer is paused", function()
+    local p = moth.ones(200000, {requires_grad = true})
+    local optimizer = moth.optim.SGD({p}, 0.5)
+    p.grad = moth.ones(200000)
+    local function work() optimizer:step() end
+    local cleared
+    repeat
+      local done = moth.budget(LEAST, work)
+      if not cleared and not done then
+        cleared = true
+        p.grad = nil
+        collectgarbage()
+        local _ = moth.full({200000}, 9)
+      end
+    until done
+    local least, most = p:detach():min():item(), p:detach():max():item()
+    assert.is_true(least == most and (most == 0.5 or most == 1))
+  end)
+
+  it("keeps a captured step that the host frees during a paused replay", function()
+    local x = moth.ones(200, 200)
+    local step = moth.capture(function(a) return (a:matmul(a) * 2):sum() end, 0)
+    step(x)
+    step(x)
+    local function work() return step(x):item() end
+    assert.same({false}, {moth.budget(LEAST, work)})
+    step:free()
+    collectgarbage()
+    assert.error_matches(function() in_slices(2e-5, nil, work) end, "freed")
+    assert.equal(400, (moth.ones(20, 20) * 1):sum():item())
+  end)
+
+  it("keeps the tables of a paused Fourier transform", function()
+    local x = moth.randn(64, 2048)
+    local expected = moth.fft.rfft(x)
+    local length = 100
+    local _, y = in_slices(2e-5, function()
+      for _ = 1, 8 do
+        length = length + 2
+        moth.fft.rfft(moth.ones(length))
+      end
+    end, function() return moth.fft.rfft(x) end)
+    assert.is_true(moth.equal(expected, y))
+  end)
+
+  it("restores the modes of the host after each slice", function()
+    local a, w = moth.randn(200, 200), moth.randn(200, 200, {requires_grad = true})
+    local function work() return a:matmul(w):matmul(w) end
+    moth.budget(LEAST, work)
+    local done, y
+    repeat
+      moth.no_grad(function()
+        done, y = moth.budget(2e-5, work)
+        assert.is_false((w * 2).requires_grad)
+      end)
+      assert.is_true((w * 2).requires_grad)
+    until done
+    assert.is_true(y.requires_grad)
+  end)
+
+  it("refuses to cancel work that runs", function()
+    local outer
+    local function inner() return moth.cancel_budget(outer) end
+    outer = function() return moth.budget(1, inner) end
+    assert.error_matches(function() moth.budget(1, outer) end, "cancel")
+  end)
+
+  it("begins again after an error in the middle of paused work", function()
+    local x, fail = moth.ones(100, 100), true
+    local function work()
+      local y = x:matmul(x)
+      if fail then error("stop") end
+      return y:sum():item()
+    end
+    assert.error_matches(function() in_slices(LEAST, nil, work) end, "stop")
+    fail = false
+    local _, y = in_slices(1e-5, nil, work)
+    assert.equal(1e6, y)
+  end)
 end)
 
 describe("moth.reserve", function()

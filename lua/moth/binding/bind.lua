@@ -31,6 +31,16 @@ T.require_grad = function(x) x.requires_grad = true end
 --- A call of an op with a tensor for a number argument.
 function T.valued(sig, ...) return (require("moth.functions.valued")[sig.op_name](sig, ...)) end
 
+--- Repeats a call that a slice of moth.budget has paused until it is done. Returns its status.
+function T.again(op, slots, nslots, given, out, nout)
+  local status
+  repeat
+    lib.pause()
+    status = C.moth_call(ctx, op, slots, nslots, given, out, nout)
+  until status ~= C.MOTH_E_PAUSED
+  return status
+end
+
 --- Runs a due sweep after an op that returns a list.
 function T.due_list(list)
   for k = 1, lib.trace and #list or 1 do lib.due(list[k]) end
@@ -102,9 +112,11 @@ local function shift(name, sig, arg, x, again)
   if state.calls ~= mine then return shift(name, sig, arg, x, again) end
   local status = C.moth_call(ctx, op, one_slot, 1, 1, y, 1)
   if status >= 0 then return lib.adopt(y, status) end
-  if (not again or status == C.MOTH_E_PAUSED) and lib.recover(status) then
-    return shift(name, sig, arg, x, true)
+  if status == C.MOTH_E_PAUSED then
+    status = T.again(op, one_slot, 1, 1, y, 1)
+    if status >= 0 then return lib.adopt(y, status) end
   end
+  if not again and lib.recover(status) then return shift(name, sig, arg, x, true) end
   errors.status(status, sig.name, arg, x)
 end
 

@@ -210,9 +210,10 @@ local function body(sig, out)
   out("  if state.calls ~= mine then return run(%sover or T.RESOLVED) end", all)
   out("  local st = C.moth_call(ctx, op, s, %d, given, %s, %d)", sig.nslots,
     one and "r" or "nil", one and 1 or 0)
+  out("  if st == T.PAUSED then st = T.again(op, s, %d, given, %s, %d) end", sig.nslots,
+    one and "r" or "nil", one and 1 or 0)
   out("  if st < 0 then")
-  out("    if (over ~= T.AGAIN or st == T.PAUSED) and T.recover(st) then return run(%sT.AGAIN) end",
-    all)
+  out("    if over ~= T.AGAIN and T.recover(st) then return run(%sT.AGAIN) end", all)
   out("    return T.results(T.failed(sig, st%s))", n > 0 and ", " .. concat(names, ", ") or "")
   out("  end")
   if list then
