@@ -1,5 +1,5 @@
 /* backward.c -- runs a backward pass. A pass is an object (a task): it can stop at a hook or a
-** Function of Lua, and go on. backward_pass.c keeps its state.
+** Function of Lua, and go on. pending_gradients.c keeps its state.
 */
 #include "backward_parts.h"
 #include "call/slice.h"

@@ -1,7 +1,7 @@
-/* backward_parts.h -- declarations shared by the files of a backward pass: backward_pass.c has its
-** entries and their heap, backward.c the walk, deferred_gradients.c the deferred products,
+/* backward_parts.h -- declarations shared by the files of a backward pass: pending_gradients.c has
+** its entries and their heap, backward.c the walk, deferred_gradients.c the deferred products,
 ** slice_gradients.c the gradients of slices, requested_inputs.c the nodes that a pass can leave
-** out, gradient.c the gradient of one node, backward_lua.c the functions for Lua.
+** out, node_gradient.c the gradient of one node, backward_lua.c the functions for Lua.
 */
 #ifndef MOTH_BACKWARD_PARTS_H
 #define MOTH_BACKWARD_PARTS_H
@@ -45,7 +45,7 @@ struct moth_task {
   moth_tensor **dxs; /* the current.node->nin gradients that a Function returned */
 };
 
-/* -- backward_pass.c -- */
+/* -- pending_gradients.c -- */
 
 moth_task *moth_task_new(moth_ctx *ctx, uint32_t nrequested, uint32_t flags);
 moth_task *moth_task_find(moth_ctx *ctx, uint32_t id); /* returns NULL with the error set */
@@ -57,7 +57,7 @@ void moth_task_next(moth_task *t); /* removes the first entry from the heap into
 /* *at += take. Allocates nothing unless *at has other references. */
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
 
-/* -- gradient.c -- */
+/* -- node_gradient.c -- */
 
 /* moth_flow for the gradient of a cast. An op with MOTH_OP_HALF_GRADIENT gets the gradient
 ** uncast. */

@@ -206,7 +206,7 @@ void moth_checkpoint_leave(moth_node *n); /* n no longer needs its checkpoint */
 ** itself emptied. Borrowed. */
 moth_node *moth_checkpoint_needed(const moth_node *n);
 
-/* -- gradients (gradient.c) and passes within the graph (backward.c) -- */
+/* -- gradients (node_gradient.c) and passes within the graph (backward.c) -- */
 
 /* Runs the gradient of n in a backward pass. dys are the gradients of its results. Fills dxs (nin,
 ** zeroed) with owned tensors for inputs with an edge. Recorded if grad mode is on. */

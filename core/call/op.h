@@ -130,7 +130,7 @@ struct moth_op {
   uint8_t autocast;     /* MOTH_AUTOCAST_... */
   const moth_op *tensors; /* the op that takes tensors in place of this op's numbers */
   const char *chooses;  /* an argument whose value selects the function */
-  const moth_fusion *fuses_with; /* ends with a zero row: see capture_fuse.h */
+  const moth_fusion *fuses_with; /* ends with a zero row: see capture_fuse_pairs.h */
   const char *saves;    /* tensors that gradients read; "x:y": x, for the gradient of y */
   /* Functions. Results are owned, arguments borrowed. An op has either shape and cpu, or view, or
   ** compose (it calls other ops, which are recorded), or list. */

@@ -11,10 +11,10 @@
 ** made during the capture hold constants and keep their bytes. If an instruction writes one, each
 ** replay restores it first.
 **
-** At the end, instructions that one kernel can run are fused (capture_fuse.c; capture_elementwise.c
-** for consecutive elementwise instructions). On devices other than the CPU, consecutive
-** instructions become graphs of the device (capture_graph.c), each launched by one call.
-** Instructions that a graph cannot contain run between the graphs.
+** At the end, instructions that one kernel can run are fused (capture_fuse_pairs.c;
+** capture_fuse_elementwise.c for consecutive elementwise instructions). On devices other than the
+** CPU, consecutive instructions become graphs of the device (capture_graph.c), each launched by
+** one call. Instructions that a graph cannot contain run between the graphs.
 **
 ** ctx->quiet counts the running calls that are recorded as one (a kernel, a shape rule). Nothing
 ** inside them is recorded.

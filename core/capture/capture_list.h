@@ -1,6 +1,6 @@
 /* capture_list.h -- the elementwise functions of an instruction: its kernel runs for an observer,
 ** which prevents the functions from running (observer.h). Also the instructions that use a storage.
-** For capture_elementwise.c.
+** For capture_fuse_elementwise.c.
 */
 #ifndef MOTH_CAPTURE_LIST_H
 #define MOTH_CAPTURE_LIST_H

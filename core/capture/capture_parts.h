@@ -1,6 +1,7 @@
 /* capture_parts.h -- declarations shared by the files of captured steps: capture.c records,
-** capture_run.c begins, ends, replays and frees, capture_fuse.c and capture_elementwise.c fuse
-** instructions, capture_graph.c makes graphs. capture.h describes the whole.
+** capture_run.c begins, ends, replays and frees, capture_fuse_pairs.c and
+** capture_fuse_elementwise.c fuse instructions, capture_graph.c makes graphs. capture.h describes
+** the whole.
 */
 #ifndef MOTH_CAPTURE_PARTS_H
 #define MOTH_CAPTURE_PARTS_H
@@ -182,12 +183,12 @@ static inline bool moth_capture_left_out(const moth_instruction *in) {
   return in->joined || (in->once && held & MOTH_C_BURIED && !(held & MOTH_C_AGAIN));
 }
 
-/* -- capture_fuse.c -- */
+/* -- capture_fuse_pairs.c -- */
 
 void moth_capture_fuse(moth_capture *c); /* at the end: marks fused instructions */
 void moth_capture_drop_block(moth_capture *c, moth_storage *s); /* s is not made any more */
 
-/* -- capture_elementwise.c -- */
+/* -- capture_fuse_elementwise.c -- */
 
 int moth_capture_join(moth_capture *c); /* the same for consecutive elementwise instructions */
 

@@ -23,7 +23,7 @@ typedef struct moth_device_bytes { /* counts of one context on one device */
 } moth_device_bytes;
 
 /* Constants of backward passes, kept for the next pass: 1 (backward.c), and the last quotient of it
-** by `parts` (gradient.c). They are valid while nobody else uses their bytes or has written to
+** by `parts` (node_gradient.c). They are valid while nobody else uses their bytes or has written to
 ** them. */
 typedef struct moth_ones {
   moth_tensor *one, *share;

@@ -3,13 +3,13 @@
 **
 ** batch_norm records one node, channel_norm. Its mean and variance are hidden results; batch_norm
 ** updates the running statistics with them, without recording. If a relu follows the norm in the
-** same op, or a captured step may fuse one (capture_fuse.c), `map` is another hidden result. The
-** gradient computes the sign of the relu's input from `map` and the input, bit for bit, and does
-** not read the result.
+** same op, or a captured step may fuse one (capture_fuse_pairs.c), `map` is another hidden result.
+** The gradient computes the sign of the relu's input from `map` and the input, bit for bit, and
+** does not read the result.
 */
 #include <math.h>
 
-#include "capture/capture_fuse.h"
+#include "capture/capture_fuse_pairs.h"
 #include "device/device.h"
 #include "call/frame.h"
 #include "kernel/math/arith.h"

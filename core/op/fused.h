@@ -1,6 +1,6 @@
 /* fused.h -- arguments of several elementwise functions in one pass over their operands, for a
-** captured step (capture_elementwise.c) and for a kernel written in Lua. Intermediate values are
-** not written to memory.
+** captured step (capture_fuse_elementwise.c) and for a kernel written in Lua. Intermediate values
+** are not written to memory.
 **
 ** Values are numbered: first the inputs, then the results, then the intermediate values. A step is
 ** FUSED_WORDS integers: its function (kernel/math/maps.h; FUSED_CONVERT is a conversion), the dtype

@@ -5,7 +5,7 @@
 #include "tensor/tensor.h"
 
 #include "vendor/blas.h"
-#include "capture/capture_fuse.h"
+#include "capture/capture_fuse_pairs.h"
 #include "kernel/math/unary.h"
 #include "gradient_formula.h"
 #include "reduce.h"

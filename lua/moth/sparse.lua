@@ -239,7 +239,7 @@ local function size_of(rows, values, size)
     refuse("indices", ("row %d is out of range for %d"):format(last, size[1]), "E_INDEX")
   end
   if lib.capture then
-    require("moth.capture.value_check")(rows:lt(1):logical_or(rows:gt(size[1])), function()
+    require("moth.capture.tensor_check")(rows:lt(1):logical_or(rows:gt(size[1])), function()
       refuse("indices", ("rows from 1 to %d are needed"):format(size[1]), "E_INDEX")
     end)
   end

@@ -48,7 +48,7 @@ local function counts(name, lengths, x)
       end
     end
     if lib.capture and not lengths.is_cuda then
-      local check = require "moth.capture.value_check"
+      local check = require "moth.capture.tensor_check"
       check(lengths:lt(0), function() no_length(name, "a negative length") end)
       lengths = lengths:clamp(0)
     end

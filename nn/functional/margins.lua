@@ -3,7 +3,7 @@
 
 local define = require "moth.binding.define"
 local errors = require "moth.error"
-local check = require "moth.capture.value_check"
+local check = require "moth.capture.tensor_check"
 local lib = require "moth.binding.lib"
 local ops = require("moth.binding.bind").ops
 

@@ -113,7 +113,7 @@ local function shared_out(input, offsets, last)
       stop = offsets[-1]:masked_fill(wrong, -1):item()
       if stop < 0 then refuse_offsets(offsets, input) end
     else
-      require "moth.capture.value_check"(wrong, function()
+      require "moth.capture.tensor_check"(wrong, function()
         refuse("offsets", "the first must be 0; they must not decrease, or exceed the number of "
           .. "tokens", "E_DOMAIN")
       end)

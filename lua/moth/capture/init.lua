@@ -286,7 +286,7 @@ end
 
 -- Runs the step itself, undoes it, replays it, and compares. Lua assignments of the step are
 -- undone too: a replay assigns nothing.
-local function verify(self, ...)
+local function compare_replay(self, ...)
   if self.wrong then errors.raise(self.wrong, "E_STATE") end
   if lib.profile then return run(self, ...) end -- a profile shows only replays
   local n, r = select("#", ...), fitting(self, ...)
@@ -335,9 +335,9 @@ end
 
 -- A slice of moth.budget does not pause in a comparison: the host would change what is compared.
 verified = function(self, ...)
-  if not lib.hold then return verify(self, ...) end
+  if not lib.hold then return compare_replay(self, ...) end
   lib.hold(1)
-  return release(pcall(verify, self, ...))
+  return release(pcall(compare_replay, self, ...))
 end
 
 -- ---- moth.capture ----

@@ -15,7 +15,7 @@ local class = require "moth.base.class"
 local errors = require "moth.error"
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
-local look = require "moth.capture.outer_check"
+local look = require "moth.capture.outer_compare"
 local reads = require "moth.capture.bytecode_reads"
 
 local outside = {}

@@ -9,7 +9,7 @@ local ffi = require "ffi"
 local autograd = require "moth.autograd"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
-local look = require "moth.capture.outer_check"
+local look = require "moth.capture.outer_compare"
 local outside = require "moth.capture.outer_values"
 local scope = require "moth.tensor.scope"
 

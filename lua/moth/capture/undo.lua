@@ -1,7 +1,7 @@
 --- undo.lua -- undoes the changes of a captured step to Lua's variables and tables, so that a
 -- replay can be compared with the step itself.
 
-local look = require "moth.capture.outer_check"
+local look = require "moth.capture.outer_compare"
 local sort_of = require("moth.capture.outer_values").sort_of
 
 local rewind = {}

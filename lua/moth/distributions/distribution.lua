@@ -136,7 +136,7 @@ end
 local function enforce(fname, name, x, constraint)
   autograd.no_grad(function()
     if lib.capture then
-      return require "moth.capture.value_check"(constraint:_parts(x):logical_not(), function()
+      return require "moth.capture.tensor_check"(constraint:_parts(x):logical_not(), function()
         errors.argument(fname, name, ("%s are needed, got %s with others"):format(
           tostring(constraint), errors.describe(x)), "E_DOMAIN")
       end)

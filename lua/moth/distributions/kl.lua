@@ -191,7 +191,7 @@ end)
 pair(counts.Binomial, function(p, q)
   local more = p.total_count:gt(q.total_count)
   local value = ops.where(more, huge, (large.wide(p.total_count)) * coin(p, q))
-  require "moth.capture.value_check"(p.total_count:lt(q.total_count), function()
+  require "moth.capture.tensor_check"(p.total_count:lt(q.total_count), function()
     errors.argument("kl_divergence", "q", "there is no formula if q's total_count is above p's",
       "E_UNSUPPORTED")
   end)

@@ -127,7 +127,7 @@ indexing.unravel_index = define {
     end
     if shape[1] then list[1] = left + 1 end
     if indices:numel() > 0 then
-      require "moth.capture.value_check"(left:lt(0):logical_or_(left:ge(shape[1] or 1)), fail)
+      require "moth.capture.tensor_check"(left:lt(0):logical_or_(left:ge(shape[1] or 1)), fail)
     end
     return list
   end,

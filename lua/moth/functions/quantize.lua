@@ -48,7 +48,7 @@ local function check_points(fname, zero, low, high)
     errors.refuse(fname, "zero_point", "numbers are needed", zero, "E_DTYPE")
   end
   if zero.is_cuda or zero:numel() == 0 then return end
-  local check = require "moth.capture.value_check"
+  local check = require "moth.capture.tensor_check"
   check(zero:ge(low):logical_and(zero:le(high)):logical_not(), function()
     errors.refuse(fname, "zero_point", ("numbers from quant_min, %d, to quant_max, %d, are needed")
       :format(low, high), zero, "E_DOMAIN")

@@ -50,7 +50,7 @@ sampling.normal = define {
       least = not lib.capture and std:numel() > 0 and std:min():item() or 0
     end
     if lib.capture and lib.istensor(std) then
-      require "moth.capture.value_check"(std:ge(0):logical_not(), function()
+      require "moth.capture.tensor_check"(std:ge(0):logical_not(), function()
         errors.argument("normal", "std", "cannot be negative")
       end)
     elseif not (least >= 0) then

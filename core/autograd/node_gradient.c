@@ -1,5 +1,5 @@
-/* gradient.c -- runs the gradient of one node: opens the tensors that it saved, has the functions
-** that gradient formulas call (GRAD, moth_flow), and collects the results.
+/* node_gradient.c -- runs the gradient of one node: opens the tensors that it saved, has the
+** functions that gradient formulas call (GRAD, moth_flow), and collects the results.
 */
 #include "backward_parts.h"
 #include "device/device.h"

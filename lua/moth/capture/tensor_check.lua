@@ -1,4 +1,4 @@
---- value_check.lua -- a check of the values in a tensor, for functions written in Lua. A captured
+--- tensor_check.lua -- a check of the values in a tensor, for functions written in Lua. A captured
 -- step repeats it after each replay (recording.lua).
 
 local lib = require "moth.binding.lib"

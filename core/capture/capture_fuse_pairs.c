@@ -1,11 +1,12 @@
-/* capture_fuse.c -- fuses pairs of instructions of a captured step (capture.h). If only b reads the
-** result of a, one kernel may run both, by a rule in the record of its op (`.fuses_with`). A
-** normalization does not write its f32 result if only products read it, in their dtype.
+/* capture_fuse_pairs.c -- fuses pairs of instructions of a captured step (capture.h). If only b
+** reads the result of a, one kernel may run both, by a rule in the record of its op
+** (`.fuses_with`). A normalization does not write its f32 result if only products read it, in
+** their dtype.
 **
 ** The step itself ran both, and a replay returns the same bits. The intermediate result is not
 ** computed any more. Its block is freed unless another result uses it too.
 */
-#include "capture_fuse.h"
+#include "capture_fuse_pairs.h"
 #include "tensor/shape.h"
 
 #include "call/frame.h"

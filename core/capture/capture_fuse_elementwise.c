@@ -1,5 +1,5 @@
-/* capture_elementwise.c -- fuses consecutive elementwise instructions of a captured step into one,
-** `fused`, which runs them in one pass over memory, a block of elements at a time (capture.h).
+/* capture_fuse_elementwise.c -- fuses consecutive elementwise instructions of a captured step into
+** one, `fused`, which runs them in one pass over memory, a block of elements at a time (capture.h).
 **
 ** The functions of each instruction are found by running its kernel for an observer
 ** (capture_list.h). A group is a number of consecutive instructions whose results have one shape

@@ -1,4 +1,4 @@
-/* tape.c -- recording: makes the nodes of ops and of in-place writes. */
+/* record.c -- recording: makes the nodes of ops and of in-place writes. */
 #include "base/error.h"
 
 #include "tensor/loop.h"

@@ -1,4 +1,4 @@
---- outer_check.lua -- generated functions that compare the values that a captured step reads from
+--- outer_compare.lua -- generated functions that compare the values that a captured step reads from
 -- outside (outer_values.lua) with the recorded ones. They have no loops, so LuaJIT compiles them.
 -- They read upvalues by debug.upvaluejoin, and fields by name.
 --

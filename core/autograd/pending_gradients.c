@@ -1,4 +1,4 @@
-/* backward_pass.c -- the state of a backward pass: gradients that have arrived and are not yet
+/* pending_gradients.c -- the state of a backward pass: gradients that have arrived and are not yet
 ** passed on. Each node that the pass reached has one entry. Entries are in a heap by descending id,
 ** which is a topological order (tape.h).
 **

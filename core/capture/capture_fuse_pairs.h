@@ -1,8 +1,9 @@
-/* capture_fuse.h -- the rules in an op's record by which its kernel runs another instruction of a
-** captured step too (`.fuses_with`), and functions for these rules. capture_fuse.c applies them.
+/* capture_fuse_pairs.h -- the rules in an op's record by which its kernel runs another instruction
+** of a captured step too (`.fuses_with`), and functions for these rules. capture_fuse_pairs.c
+** applies them.
 */
-#ifndef MOTH_CAPTURE_FUSE_H
-#define MOTH_CAPTURE_FUSE_H
+#ifndef MOTH_CAPTURE_FUSE_PAIRS_H
+#define MOTH_CAPTURE_FUSE_PAIRS_H
 
 #include "capture_parts.h"
 
