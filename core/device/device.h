@@ -16,7 +16,7 @@ int moth_device_check(moth_ctx *ctx, const char *arg, int64_t device);
 moth_tensor *moth_pinned_like(moth_ctx *ctx, const moth_layout *l);
 int moth_device_fallback(const moth_ctx *ctx); /* the device set by moth_default_device */
 
-/* -- calls to the plugin (device.c). device is above 0 and the plugin loaded, unless noted -- */
+/* -- calls to the plugin (device.c): device is above 0 and the plugin is loaded, as a rule -- */
 
 typedef struct moth_device_bytes { /* counts of one context on one device */
   int64_t live, peak, limit, goal;

@@ -337,17 +337,17 @@ static int linalg_slogdet_cpu(const linalg_slogdet_args *a, moth_tensor **out) {
   return determinants(a, a->A, out, true);
 }
 
-#define BESIDE(p) \
+#define UNSQUEEZED(p) \
   GRAD(g, unsqueeze, .dim = -1, .input = GRAD(g, unsqueeze, .input = p, .dim = -1))
 
 static int linalg_det_grad(const linalg_det_args *a, moth_grad *g) {
-  return moth_flow(g, a->A, TIMES(BESIDE(g->dy), GRAD(g, linalg_cofactor, .A = a->A)));
+  return moth_flow(g, a->A, TIMES(UNSQUEEZED(g->dy), GRAD(g, linalg_cofactor, .A = a->A)));
 }
 
 static int linalg_slogdet_grad(const linalg_slogdet_args *a, moth_grad *g) {
   if (!g->dys[1]) return g->status;
   moth_tensor *inverse = GRAD(g, linalg_inv, .A = a->A);
-  return moth_flow(g, a->A, TIMES(BESIDE(g->dys[1]), TRANSPOSED(inverse)));
+  return moth_flow(g, a->A, TIMES(UNSQUEEZED(g->dys[1]), TRANSPOSED(inverse)));
 }
 
 MOTH_LAPACK_OP(linalg_det, LINALG_SQUARE, .saves = "A", .doc = "The determinant of a matrix.",

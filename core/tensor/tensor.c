@@ -225,7 +225,7 @@ moth_tensor *moth_tensor_standing(moth_ctx *ctx, void *owner, void (*drop)(void 
   moth_storage *s = moth_storage_foreign(ctx, &nothing, 0, NULL, owner);
   moth_tensor *x = s ? moth_tensor_like(ctx, &none, s) : NULL;
   if (x) {
-    s->stands = true;
+    s->symbolic = true;
     s->deleter = drop;
   }
   moth_storage_release(ctx, s);

@@ -52,7 +52,7 @@ int32_t moth_token(moth_ctx *ctx, const moth_handle *h, uint64_t *token) {
                      "a tensor on %s cannot be given to another state; move it with :cpu()",
                      moth_device_name(x->l.device, name));
   }
-  if (moth_storage_root(x->storage)->stands)
+  if (moth_storage_root(x->storage)->symbolic)
     return moth_fail(ctx, MOTH_E_TYPE, NULL,
                      "a tensor is needed, got a stream, an event or workers, which belong to one "
                      "state");

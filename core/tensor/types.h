@@ -60,7 +60,7 @@ struct moth_storage {
   bool shared;       /* its counts are atomic */
   bool foreign : 1;  /* bytes belong to `deleter` or the caller, and are not counted */
   bool received : 1; /* another context allocated its block */
-  bool stands : 1;   /* no bytes; represents `owner`: a stream, an event, workers */
+  bool symbolic : 1; /* no bytes; represents `owner`: a stream, an event, workers */
   uint8_t device;    /* the device of `data` */
   uint8_t held;      /* state in the captured step `capture`: capture_parts.h */
   uint32_t capture;  /* id of the last captured step that used it; 0: none */

@@ -221,10 +221,10 @@ template <class S, class T> static size_t shared_bytes_of(bool ahead) {
   return sizeof(T) * (size_t)(S::HELD + (ahead ? 2 : 1) * S::SLOT);
 }
 /* Two blocks should fit on a multiprocessor. Its shared memory is 1 KiB larger than a block may
-** have; each block also uses BESIDE, for the system and for the kernels' static arrays. */
-enum { BESIDE = 3 << 10 };
+** have; each block also uses RESERVED_SHARED, for the system and for the kernels' static arrays. */
+enum { RESERVED_SHARED = 3 << 10 };
 template <class S, class T> static int blocks_held(const moth_queue *q, bool ahead) {
-  return (int)((q->shared + 1024) / (shared_bytes_of<S, T>(ahead) + BESIDE));
+  return (int)((q->shared + 1024) / (shared_bytes_of<S, T>(ahead) + RESERVED_SHARED));
 }
 /* Tests if tiles can be loaded ahead without losing the second block on a multiprocessor. */
 template <class S, class T> static bool can_load_ahead(const moth_queue *q) {

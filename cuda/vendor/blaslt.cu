@@ -199,8 +199,8 @@ static lt_plan *plan_of(lt_state *s, const lt_key *k, const void *beside) {
 /* -- operands in the library's form -- */
 
 /* A column-major matrix: (rows, cols) with row and column strides; *transposed: it is row-major. */
-static bool lies(int64_t rows, int64_t cols, int64_t rs, int64_t cs, int32_t *transposed,
-                 int64_t *ld) {
+static bool has_layout(int64_t rows, int64_t cols, int64_t rs, int64_t cs, int32_t *transposed,
+                       int64_t *ld) {
   for (*transposed = 0; *transposed < 2; ++*transposed) {
     const int64_t inner = *transposed ? cols : rows, outer = *transposed ? rows : cols;
     const int64_t near = *transposed ? cs : rs, far = *transposed ? rs : cs;
@@ -305,8 +305,8 @@ int moth_blaslt_run(moth_ctx *ctx, const moth_queue *q, const moth_gemm *g, bool
   lt_key *k = &c.key;
   *done = false;
   if (!moth_is_float(g->dtype) || !(c.s = state_of(c.q))) return MOTH_OK;
-  if (!lies(g->n, g->k, g->cs_b, g->rs_b, &k->transposed_x, &k->ldx) ||
-      !lies(g->k, g->m, g->cs_a, g->rs_a, &k->transposed_y, &k->ldy))
+  if (!has_layout(g->n, g->k, g->cs_b, g->rs_b, &k->transposed_x, &k->ldx) ||
+      !has_layout(g->k, g->m, g->cs_a, g->rs_a, &k->transposed_y, &k->ldy))
     return MOTH_OK;
   merged(g->batch, &batch);
   k->dtype = g->dtype;

@@ -131,9 +131,9 @@ static bool has_graphs(const moth_queue *q) {
 }
 
 dnn_plan *dnn_plan_of(dnn_state *s, const dnn_key *key, double work, bool *is_new) {
-  const bool stands = has_graphs(s->q); /* whether the plan may be part of a graph */
+  const bool graphed = has_graphs(s->q); /* whether the plan may be part of a graph */
   dnn_plan *p = plan_for(s->plans, *key, is_new,
-                         [=](const dnn_plan &old) { return !old.pinned || !stands; });
+                         [=](const dnn_plan &old) { return !old.pinned || !graphed; });
   if (!p || !*is_new) return p;
   if (!is_worth(s, key, work)) return NULL;
   drop_plan(p);

@@ -70,7 +70,7 @@ end)
 describe("of two GPUs", function()
   local emulated = cuda.here and cuda.name:find "emulated"
   if not emulated and not (cuda.here and moth.cuda.device_count() > 1) then
-    pending "there are fewer, and nothing stands for them"
+    pending "there are fewer, and no GPU emulator"
     return
   end
 

@@ -191,7 +191,7 @@ end)
 
 describe("two GPUs", function()
   if not emulated then
-    pending "are needed, or what stands for them"
+    pending "are needed, or the GPU emulator"
     return
   end
 
