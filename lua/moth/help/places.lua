@@ -72,6 +72,8 @@ places.list = {
    doc = "torchvision's boxes, regions of feature maps, and layers of detectors"},
   {path = "moth.darknet", short = "moth.darknet", doc = "nets of Darknet's .cfg and .weights"},
   {path = "moth.gguf", short = "moth.gguf", doc = "tensors of GGUF files, quantised ones too"},
+  {path = "moth.io", short = "moth.io",
+   doc = "files of pictures, sounds and bytes, as tensors"},
   {path = "moth.amp", short = "moth.amp", doc = "mixed precision; moth has these functions too"},
   {path = "moth.cuda", short = "moth.cuda", doc = "GPUs: devices, memory, streams"},
   {path = "moth.signal.windows", short = "moth.signal.windows",
