@@ -322,7 +322,9 @@ local function add_call(lines, object)
   forward = class.written(forward)
   local sig = bind.signature(forward)
   if not sig then
-    lines[#lines + 1] = "\n  net" .. parameters(forward)
+    local own = class.of(object) or object
+    lines[#lines + 1] = (class.issubclass(own, require("moth.nn").Module) and "\n  net"
+      or "\n  object") .. parameters(forward)
     return
   end
   lines[#lines + 1] = "\n  net" .. arguments(sig)

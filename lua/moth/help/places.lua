@@ -44,6 +44,10 @@ places.list = {
   {path = "moth.distributions.constraints", short = "moth.distributions.constraints",
    hidden = "by_default set_default_validate_args",
    doc = "sets of valid parameters and values: constraint:check(x)"},
+  {path = "moth.metrics", short = "moth.metrics",
+   doc = "measures of a model's quality, which add up over batches"},
+  {path = "moth.metrics.functional", short = "moth.metrics.functional",
+   doc = "the metrics of one batch"},
   {path = "moth.autograd", short = "moth.autograd",
    only = "Function FunctionCtx backward detect_anomaly enable_grad grad gradcheck gradgradcheck "
       .. "is_anomaly_enabled is_grad_enabled no_grad once_differentiable set_detect_anomaly "

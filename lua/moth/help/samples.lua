@@ -110,6 +110,13 @@ moth.ops.MLP moth.ops.MLP(4, {8, 2})(moth.rand(3, 4))
 moth.ops.SqueezeExcitation moth.ops.SqueezeExcitation(4, 2)(moth.rand(2, 4, 3, 3))
 moth.timer moth.timer(function() moth.ones(2):exp() end):timeit(10)
 moth.utils.benchmark.Timer moth.utils.benchmark.Timer(function() moth.ones(2):exp() end):timeit(10)
+moth.metrics.Metric moth.metrics.MeanMetric()(moth.rand(4))
+moth.metrics.MeanMetric moth.metrics.MeanMetric()(moth.rand(4), moth.ones(4))
+moth.metrics.SumMetric moth.metrics.SumMetric()(moth.rand(4))
+moth.metrics.MaxMetric moth.metrics.MaxMetric()(moth.rand(4))
+moth.metrics.MinMetric moth.metrics.MinMetric()(moth.rand(4))
+moth.metrics.CatMetric moth.metrics.CatMetric()(moth.rand(4))
+moth.metrics.MetricCollection moth.metrics.MetricCollection{loss = moth.metrics.MeanMetric()}
 moth.distributions.LogNormal moth.distributions.LogNormal(0, 1):sample(3)
 moth.distributions.HalfNormal moth.distributions.HalfNormal(2):log_prob(0.5)
 moth.distributions.Uniform moth.distributions.Uniform(-1, moth.tensor{1, 2}):sample()
@@ -483,6 +490,20 @@ local function of_family(name)
   end
 end
 
+-- Metrics of classification, by their task.
+local function of_metric(path, name)
+  local first = name:find "FBeta" and "0.5" or nil
+  local two = first and first .. ", " or ""
+  if name:find "^Binary" then
+    return ("%s(%s)(moth.rand(4), moth.tensor{1LL, 0LL, 0LL, 1LL})"):format(path, first or "")
+  elseif name:find "^Multiclass" then
+    return ("%s(%s3)(moth.rand(2, 3), moth.tensor{1LL, 3LL})"):format(path, two)
+  elseif name:find "^Multilabel" then
+    return ("%s(%s2)(moth.rand(1, 2), moth.tensor{{1LL, 0LL}})"):format(path, two)
+  end
+  return path .. '{task = "multiclass", num_classes = 3}(moth.rand(2, 3), moth.tensor{1LL, 3LL})'
+end
+
 local function lines()
   local map = {}
   for path, text in LINES:gmatch("(%S+) ([^\n]+)") do map[path] = text end
@@ -503,6 +524,7 @@ function samples.of(path, sig)
   local line, text = samples.known(path)
   if line or text then return line, text end
   local space, name = path:match("^(.*)%.([%w_]+)$")
+  if space == "moth.metrics" then return of_metric(path, name) end
   if SCHEDULES[name] and space == "optim.lr_scheduler" then
     local more = SCHEDULES[name] ~= "" and ", " .. SCHEDULES[name] or ""
     return ("%s(optim.SGD(nn.Linear(2, 1):parameters(), 0.1)%s)"):format(path, more)

@@ -1,0 +1,92 @@
+-- Values of metrics against torchmetrics (spec/golden/metrics.py).
+
+local moth = require "moth"
+local json = require "moth.json"
+local metrics = moth.metrics
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read "*a"
+  file:close()
+  return json.decode(text)
+end
+
+local golden = read "spec/golden/metrics.json"
+
+-- A batch of a case: tensors, and other values as they are.
+local function batch_of(name, i)
+  local out = {}
+  for k, value in ipairs(golden.data[name][i]) do
+    local dtype = golden.dtypes[name][k]
+    out[k] = dtype and moth.tensor(value, { dtype = moth[dtype] }) or value
+  end
+  return unpack(out)
+end
+
+local WORDS = { nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge }
+
+-- Compares a value of Moth with a number or a nested list.
+local function same(wanted, got, where)
+  if type(wanted) == "table" then
+    if moth.is_tensor(got) then got = got:tolist() end
+    assert.is_table(got, where)
+    local n = 0
+    for key, inner in pairs(wanted) do
+      n = n + 1
+      same(inner, got[key], where .. "[" .. tostring(key) .. "]")
+    end
+    if wanted[1] ~= nil then assert.equal(n, #got, where) end
+    return
+  end
+  wanted = WORDS[wanted] or wanted
+  if moth.is_tensor(got) then got = tonumber(got:item()) end
+  assert.is_number(got, where)
+  if wanted ~= wanted then
+    assert.is_true(got ~= got, where .. " is not NaN")
+  elseif wanted ~= got then
+    local near = math.abs(got - wanted) <= 1e-6 * math.max(1, math.abs(wanted))
+    assert.is_true(near, ("%s: wanted %.9g, got %.9g"):format(where, wanted, got))
+  end
+end
+
+local function one_of(...)
+  if select("#", ...) > 1 then return { ... } end
+  return (...)
+end
+
+local function named(case)
+  local parts = {}
+  for name, value in pairs(case.args) do
+    parts[#parts + 1] = name .. " = " .. tostring(value)
+  end
+  table.sort(parts)
+  return ("%s on %s {%s}"):format(case.name, case.data, table.concat(parts, ", "))
+end
+
+local by_name, names = {}, {}
+for _, case in ipairs(golden.cases) do
+  if not by_name[case.name] then
+    by_name[case.name] = {}
+    names[#names + 1] = case.name
+  end
+  table.insert(by_name[case.name], case)
+end
+
+describe("torchmetrics' values", function()
+  for _, name in ipairs(names) do
+    it("of " .. name .. ": one batch, two batches, and two states merged", function()
+      for _, case in ipairs(by_name[name]) do
+        local where = named(case)
+        local metric, other = metrics[name](case.args), metrics[name](case.args)
+        same(case.first, one_of(metric(batch_of(case.data, 1))), where .. ", first")
+        metric:update(batch_of(case.data, 2))
+        same(case.all, one_of(metric:compute()), where .. ", all")
+        metric:reset()
+        metric:update(batch_of(case.data, 1))
+        other:update(batch_of(case.data, 2))
+        metric:merge(other:state_dict())
+        same(case.all, one_of(metric:compute()), where .. ", merged")
+      end
+    end)
+  end
+end)
