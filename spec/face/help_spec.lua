@@ -109,7 +109,13 @@ describe("help of every public name", function()
           or value == moth.onnx.load or place.path == "moth.gguf"
         if bind.signature(value) and not reads_files then
           pages = pages + 1
-          run_example(text, place.path .. "." .. name)
+          local example = place.path .. "." .. name
+          if place.path == "moth.models" then -- without drawing 10^9 initial values
+            moth.set_memory_limit(0) -- the example of set_memory_limit has set one
+            require("moth.nn.initialization").skip(run_example, text, example)
+          else
+            run_example(text, example)
+          end
           local first = text:match("^[%w_.]+")
           local reached = assert(loadstring("return " .. first:gsub("%.repeat$", '["repeat"]')))
           assert.equal(value, setfenv(reached, scope)(), text)

@@ -161,6 +161,25 @@ nn.isinstance nn.isinstance(nn.Conv2d(1, 2, 3), nn.Module)
 nn.UninitializedParameter p = nn.UninitializedParameter(); p:materialize(2, 3); nn.init.ones_(p)
 nn.UninitializedBuffer b = nn.UninitializedBuffer(); b:materialize{2, 3}; b:zero_()
 moth.darknet.Darknet moth.darknet.Darknet "[net]\nwidth=8\nheight=8\n[convolutional]\nfilters=2\n"
+moth.models.ResNet moth.models.ResNet(moth.models.BasicBlock, {1, 1, 1, 1}, {num_classes = 10})
+moth.models.BasicBlock moth.models.BasicBlock(4, 4)(moth.rand(1, 4, 8, 8))
+moth.models.Bottleneck moth.models.Bottleneck(16, 4)(moth.rand(1, 16, 8, 8))
+moth.models.MobileNetV3 moth.models.MobileNetV3({{16, 3, 16, 16}}, 64, {num_classes = 10})
+moth.models.InvertedResidual moth.models.InvertedResidual(8, 3, 16, 8)(moth.rand(1, 8, 8, 8))
+moth.models.EfficientNet moth.models.EfficientNet({{6, 3, 1, 8, 8, 1}}, 0.2, {num_classes = 10})
+moth.models.MBConv moth.models.MBConv(6, 3, 1, 8, 8)(moth.rand(1, 8, 8, 8))
+moth.models.VGG moth.models.VGG(nn.Conv2d(3, 512, 3), {num_classes = 10, dropout = 0})
+moth.models.VisionTransformer moth.models.VisionTransformer(32, 16, 2, 4, 16, 32)
+moth.models.EncoderBlock moth.models.EncoderBlock(4, 16, 32)(moth.rand(1, 5, 16))
+moth.models.MLPBlock moth.models.MLPBlock(16, 32)(moth.rand(1, 5, 16))
+moth.models.UNet moth.models.UNet{base_channels = 4}(moth.rand(1, 3, 32, 32))
+moth.models.DoubleConv moth.models.DoubleConv(3, 8)(moth.rand(1, 3, 8, 8))
+moth.models.GPT2LMHeadModel moth.models.GPT2LMHeadModel{n_embd = 24, n_layer = 1}
+moth.models.GPT2Model moth.models.GPT2Model{n_embd = 24, n_layer = 1}
+moth.models.GPT2Block moth.models.GPT2Block{n_embd = 24, n_layer = 1}
+moth.models.Conv1D moth.models.Conv1D(3, 2)(moth.rand(4, 2))
+moth.models.BertModel moth.models.BertModel{hidden_size = 24, num_hidden_layers = 1}
+moth.models.BertLayer moth.models.BertLayer{hidden_size = 24, num_hidden_layers = 1}
 moth.autocast moth.autocast("cpu", moth.bfloat16, moth.matmul, moth.ones(2, 2), moth.ones(2, 2))
 moth.GradScaler moth.GradScaler():scale(moth.ones(1)):item()
 moth.no_grad moth.no_grad(function() return moth.ones(2) * 2 end)
