@@ -60,6 +60,7 @@
   F(ctc)        /* ctc_loss: sequences without an alignment */ \
   F(pointloss)  /* elementwise losses of numbers and probabilities */             \
   F(detect)     /* non-maximum suppression of boxes */\
+  F(picture)    /* pictures for moth.transforms */ \
   F(optim)      /* steps of the optimizers */
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];

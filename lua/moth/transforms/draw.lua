@@ -1,0 +1,45 @@
+--- draw.lua -- random numbers for transforms, from Moth's generators.
+
+local bind = require "moth.binding.bind"
+local dtype = require "moth.tensor.dtype"
+
+local ops = bind.ops
+local FLOAT = dtype.by_name.float32
+
+local draw = {}
+
+--- A list of n numbers from 0 to 1.
+-- @param generator  nil: the default generator
+function draw.numbers(generator, n)
+  return ops.rand({n}, generator, FLOAT, "cpu"):tolist()
+end
+
+--- A number between two others.
+function draw.uniform(generator, low, high)
+  return low + (high - low) * ops.rand({1}, generator, FLOAT, "cpu"):item()
+end
+
+--- The integer from low to high - 1 that belongs to a number u from 0 to 1.
+function draw.whole(u, low, high)
+  return math.min(low + math.floor(u * (high - low)), high - 1)
+end
+
+--- An integer from low to high - 1.
+function draw.integer(generator, low, high)
+  return draw.whole(ops.rand({1}, generator, FLOAT, "cpu"):item(), low, high)
+end
+
+--- The numbers 1 to n in a random order.
+function draw.order(generator, n)
+  return ops.randperm(n, generator):tolist()
+end
+
+--- Rounds as Python does: halves to the even integer.
+function draw.round(x)
+  local low = math.floor(x)
+  local part = x - low
+  if part > 0.5 or (part == 0.5 and low % 2 == 1) then return low + 1 end
+  return low
+end
+
+return draw
