@@ -89,32 +89,6 @@ data.RandomSampler data.RandomSampler(10, {replacement = true, num_samples = 4})
 data.SubsetRandomSampler data.SubsetRandomSampler{1, 4, 7}
 data.WeightedRandomSampler data.WeightedRandomSampler({0.1, 0.9}, 5)
 data.BatchSampler data.BatchSampler(data.RandomSampler(10), 3, true)
-moth.transforms.Transform moth.transforms.RandomHorizontalFlip()(moth.rand(3, 8, 8))
-moth.transforms.Image moth.transforms.Image(moth.rand(3, 8, 8))
-moth.transforms.Mask moth.transforms.Mask(moth.zeros(8, 8))
-moth.transforms.BoundingBoxes moth.transforms.BoundingBoxes({{1, 2, 5, 6}}, 'XYXY', {8, 8})
-moth.transforms.Compose moth.transforms.Compose{moth.transforms.Resize(4), moth.transforms.RandomHorizontalFlip()}(moth.rand(3, 8, 8))
-moth.transforms.RandomApply moth.transforms.RandomApply({moth.transforms.Resize(4)}, 0.3)(moth.rand(3, 8, 8))
-moth.transforms.RandomChoice moth.transforms.RandomChoice{moth.transforms.Resize(4), moth.transforms.CenterCrop(4)}(moth.rand(3, 8, 8))
-moth.transforms.RandomOrder moth.transforms.RandomOrder{moth.transforms.Resize(4), moth.transforms.CenterCrop(4)}(moth.rand(3, 8, 8))
-moth.transforms.Resize moth.transforms.Resize(4)(moth.rand(3, 8, 8))
-moth.transforms.CenterCrop moth.transforms.CenterCrop(4)(moth.rand(3, 8, 8))
-moth.transforms.RandomCrop moth.transforms.RandomCrop(8, 2)(moth.rand(3, 8, 8))
-moth.transforms.RandomResizedCrop moth.transforms.RandomResizedCrop(4)(moth.rand(3, 8, 8))
-moth.transforms.FiveCrop moth.transforms.FiveCrop(4)(moth.rand(3, 8, 8))
-moth.transforms.TenCrop moth.transforms.TenCrop(4)(moth.rand(3, 8, 8))
-moth.transforms.Pad moth.transforms.Pad(1, {padding_mode = 'edge'})(moth.rand(3, 8, 8))
-moth.transforms.RandomHorizontalFlip moth.transforms.RandomHorizontalFlip(0.5)(moth.rand(3, 8, 8))
-moth.transforms.RandomVerticalFlip moth.transforms.RandomVerticalFlip(0.5)(moth.rand(3, 8, 8))
-moth.transforms.ToDtype moth.transforms.ToDtype(moth.uint8, {scale = true})(moth.rand(3, 8, 8))
-moth.transforms.ConvertImageDtype moth.transforms.ConvertImageDtype(moth.float64)(moth.rand(3, 8, 8))
-moth.transforms.Normalize moth.transforms.Normalize({0.5, 0.4, 0.3}, {0.2, 0.2, 0.2})(moth.rand(3, 8, 8))
-moth.transforms.Lambda moth.transforms.Lambda(function(y) return y * 2 end)(moth.rand(3, 8, 8))
-moth.transforms.Identity moth.transforms.Identity()(moth.rand(3, 8, 8))
-moth.transforms.ToPureTensor moth.transforms.ToPureTensor()(moth.transforms.Mask(moth.zeros(8, 8)))
-moth.transforms.ConvertBoundingBoxFormat moth.transforms.ConvertBoundingBoxFormat('XYWH')(moth.transforms.BoundingBoxes({{1, 2, 5, 6}}, 'XYXY', {8, 8}))
-moth.transforms.ClampBoundingBoxes moth.transforms.ClampBoundingBoxes()(moth.transforms.BoundingBoxes({{1, 2, 5, 9}}, "XYXY", {8, 8}))
-moth.transforms.SanitizeBoundingBoxes moth.transforms.SanitizeBoundingBoxes(){image = moth.rand(3, 8, 8), boxes = moth.tensor{{1, 2, 5, 6}}, labels = moth.tensor{1LL}}
 data.ChainDataset data.ChainDataset{data.IterableDataset(function() return ipairs{3, 1, 4} end)}
 data.random_split data.random_split(moth.randn(10, 3), {0.8, 0.2})
 data.source data.DataLoader(data.source("moth:randn", 10, 3), {batch_size = 4, num_workers = 2})
@@ -239,6 +213,20 @@ moth.profiler.profile{function(prof)
     prof:step()
   end
 end, schedule = schedule, on_trace_ready = print}]],
+  ["moth.transforms.Transform"] = [[
+local Double = nn.class("Double", moth.transforms.Transform)
+function Double:transform(x, params, kind)
+  return kind == "image" and x * 2 or x
+end
+print(Double()(moth.rand(3, 8, 8)):max())]],
+  ["moth.transforms.Image"] = "moth.transforms.Image(moth.rand(3, 8, 8))",
+  ["moth.transforms.Mask"] = "moth.transforms.Mask(moth.zeros(8, 8))",
+  ["moth.transforms.BoundingBoxes"] = [[
+moth.transforms.BoundingBoxes({{1, 2, 5, 6}}, "XYXY", {8, 8})]],
+  ["moth.transforms.SanitizeBoundingBoxes"] = [[
+local boxes, labels = moth.tensor{{1, 2, 5, 6}, {3, 3, 3, 3}}, moth.tensor{1LL, 2LL}
+local clean = moth.transforms.SanitizeBoundingBoxes()
+print(clean{image = moth.rand(3, 8, 8), boxes = boxes, labels = labels}.labels)]],
   ["moth.ops.FeaturePyramidNetwork"] = [[
 local fpn = moth.ops.FeaturePyramidNetwork({8, 16}, 4, {extra_blocks = moth.ops.LastLevelMaxPool()})
 fpn{{"fine", moth.rand(1, 8, 16, 16)}, {"coarse", moth.rand(1, 16, 8, 8)}}]],
@@ -535,6 +523,23 @@ local function of_family(name)
   end
 end
 
+-- The arguments of moth.transforms.NAME(...), to which a picture is passed.
+local TRANSFORMS = {
+  Compose = "{function(x) return x * 2 end}", RandomApply = "{function(x) return x * 2 end}",
+  RandomChoice = "{function(x) return x * 2 end}", RandomOrder = "{function(x) return x * 2 end}",
+  Lambda = "function(x) return x * 2 end",
+  Resize = "4", CenterCrop = "4", RandomCrop = "8, 2", RandomResizedCrop = "4", FiveCrop = "4",
+  TenCrop = "4", Pad = "1, {padding_mode = 'edge'}", RandomHorizontalFlip = "0.5",
+  RandomVerticalFlip = "0.5", ToDtype = "moth.uint8, {scale = true}",
+  Normalize = "{0.5, 0.4, 0.3}, {0.2, 0.2, 0.2}", ConvertImageDtype = "moth.float64",
+  Identity = "", ToPureTensor = "", ConvertBoundingBoxFormat = "'XYWH'", ClampBoundingBoxes = "",
+}
+
+local function of_transform(path, name)
+  local arguments = TRANSFORMS[name]
+  return arguments and ("%s(%s)(moth.rand(3, 8, 8))"):format(path, arguments)
+end
+
 -- Metrics of classification, by their task.
 local function of_metric(path, name)
   local first = name:find "FBeta" and "0.5" or nil
@@ -569,6 +574,7 @@ function samples.of(path, sig)
   local line, text = samples.known(path)
   if line or text then return line, text end
   local space, name = path:match("^(.*)%.([%w_]+)$")
+  if space == "moth.transforms" then return of_transform(path, name) end
   if space == "moth.metrics" then return of_metric(path, name) end
   if SCHEDULES[name] and space == "optim.lr_scheduler" then
     local more = SCHEDULES[name] ~= "" and ", " .. SCHEDULES[name] or ""
