@@ -44,9 +44,41 @@ end
 --- The process id.
 function machine.process() return of_c("getpid", "int $(void)")() end
 
+--- The name of the computer.
+function machine.host()
+  if windows then return os.getenv "COMPUTERNAME" or "localhost" end
+  local name = ffi.new "char[256]"
+  if of_c("gethostname", "int $(char *name, size_t size)")(name, 255) ~= 0 then
+    return "localhost"
+  end
+  return ffi.string(name)
+end
+
+local Time = not windows and ffi.typeof "struct { long seconds, nanoseconds; }"
+local time
+
+--- Seconds since 1970, with a fraction where the system has one.
+function machine.time()
+  if windows then return os.time() end
+  time = time or Time()
+  of_c("clock_gettime", "int $(int clock, void *time)")(0, time) -- CLOCK_REALTIME
+  return tonumber(time.seconds) + tonumber(time.nanoseconds) * 1e-9
+end
+
+local function make_folder(path, mode)
+  return of_c("mkdir", "int $(const char *path, uint32_t mode)")(path, mode)
+end
+
 --- Creates a folder that only its owner may enter, unless it exists.
-function machine.make_folder(path)
-  of_c("mkdir", "int $(const char *path, uint32_t mode)")(path, 448)
+function machine.make_folder(path) make_folder(path, 448) end -- octal 700
+
+--- Creates a folder, and those above it, unless they exist. Failures are silent: opening a file in
+-- the folder reports them.
+function machine.make_folders(path)
+  for at in path:gmatch "()[/\\]" do
+    if at > 1 then make_folder(path:sub(1, at - 1), 511) end -- octal 777, less the umask
+  end
+  make_folder(path, 511)
 end
 
 --- The folder for a user's files of one kind: `below` in the home directory; on Windows always the
