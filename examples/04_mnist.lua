@@ -96,7 +96,7 @@ local function train(net, optimizer, epoch)
       local loss = F.nll_loss(net(input:to(args.device)), target:to(args.device))
       loss:backward()
       optimizer:step()
-      bar:set{loss = loss:item()}
+      bar:set_postfix{loss = loss}
     end)
   end
 end

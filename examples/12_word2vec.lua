@@ -75,7 +75,7 @@ end
 
 local first = loss_here()
 local bar = moth.progress(data.DataLoader {training, num_workers = args.workers})
-for loss in bar do bar:set {loss = loss:item()} end
+for loss in bar do bar:set_postfix{loss = loss} end
 local last = loss_here()
 
 -- ---- what was learned ----

@@ -111,10 +111,9 @@ rows.timer = {"moth.profiler.benchmark", "Timer"}
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data autograd distributions func linalg fft "
   .. "onnx profiler special darknet gguf random signal testing models io metrics "
-  .. "transforms")
+  .. "transforms progress")
 from("moth.base.*", "class warn strict")
 from("moth.binding.*", "define")
-from("moth.repl.*", "progress")
 from("moth.help.*", "summary")
 from("moth.tensor.create", "tensor as_tensor frombuffer :new_tensor :new_zeros :new_ones "
   .. ":new_empty "

@@ -29,20 +29,34 @@ function machine.is_terminal(fd) return of_c("isatty", "int $(int fd)")(fd) ~= 0
 local Window = not windows and ffi.typeof "struct { uint16_t rows, columns, x, y; }"
 local WINDOW_SIZE = jit.os == "OSX" and 0x40087468 or 0x5413 -- TIOCGWINSZ
 
---- The number of columns of the terminal: COLUMNS, else the width of standard output; nil without a
--- terminal.
-function machine.columns()
+--- The number of columns of the terminal: COLUMNS, else the width of a file descriptor (default 1,
+-- standard output); nil without a terminal.
+function machine.columns(fd)
   local said = tonumber(os.getenv "COLUMNS")
   if said and said >= 20 then return math.floor(said) end
-  if windows or not machine.is_terminal(1) then return nil end
+  if windows or not machine.is_terminal(fd or 1) then return nil end
   local window = Window()
   local ioctl = of_c("ioctl", "int $(int fd, unsigned long request, ...)")
-  if ioctl(1, WINDOW_SIZE, window) ~= 0 or window.columns < 20 then return nil end
+  if ioctl(fd or 1, WINDOW_SIZE, window) ~= 0 or window.columns < 20 then return nil end
   return window.columns
 end
 
+local getpid
+
+--- Returns true if text for the terminal may be UTF-8, by the variables of the locale.
+function machine.is_utf8()
+  for _, name in ipairs {"LC_ALL", "LC_CTYPE", "LANG"} do
+    local value = os.getenv(name)
+    if value and value ~= "" then return value:upper():find "UTF%-?8" ~= nil end
+  end
+  return jit.os == "OSX"
+end
+
 --- The process id.
-function machine.process() return of_c("getpid", "int $(void)")() end
+function machine.process()
+  getpid = getpid or of_c("getpid", "int $(void)")
+  return getpid()
+end
 
 --- The name of the computer.
 function machine.host()
@@ -55,13 +69,15 @@ function machine.host()
 end
 
 local Time = not windows and ffi.typeof "struct { long seconds, nanoseconds; }"
-local time
+local time, clock_gettime
 
 --- Seconds since 1970, with a fraction where the system has one.
 function machine.time()
   if windows then return os.time() end
-  time = time or Time()
-  of_c("clock_gettime", "int $(int clock, void *time)")(0, time) -- CLOCK_REALTIME
+  if not time then
+    time, clock_gettime = Time(), of_c("clock_gettime", "int $(int clock, void *time)")
+  end
+  clock_gettime(0, time) -- CLOCK_REALTIME
   return tonumber(time.seconds) + tonumber(time.nanoseconds) * 1e-9
 end
 

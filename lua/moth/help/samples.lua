@@ -486,7 +486,20 @@ local x = moth.randn(3, 5, 8)
 local output, weights = attention(x, x, x)]],
   ["moth.progress"] = [[
 local bar = moth.progress(data.DataLoader(moth.randn(100, 3), 10), {desc = "epoch 1"})
-for batch in bar do bar:set{loss = batch:mean():item()} end -- or: for batch in bar:iter() do]],
+for batch in bar do bar:set_postfix{loss = batch:mean()} end -- or: for batch in bar:iter() do]],
+  ["moth.utils.tensorboard.SummaryWriter"] = [[
+local writer = moth.utils.tensorboard.SummaryWriter(os.tmpname() .. ".run")
+writer:add_scalar("loss/train", 0.5, 1)
+writer:add_histogram("weights", moth.randn(100), 1)
+writer:close()]],
+  ["moth.utils.CSVLogger"] = [[
+local logger = moth.utils.CSVLogger(os.tmpname() .. ".run")
+logger:add_scalar("loss", 0.5, 1)
+logger:close()                             -- metrics.csv has a row for step 1]],
+  ["moth.utils.JSONLogger"] = [[
+local logger = moth.utils.JSONLogger(os.tmpname() .. ".run")
+logger:add_scalar("loss", 0.5, 1)
+logger:close()                             -- metrics.jsonl has a line for step 1]],
   ["optim.lr_scheduler.LRScheduler"] = [[
 local Halves = nn.class("Halves", optim.lr_scheduler.LRScheduler)
 function Halves:get_lr()                   -- the rate of each group of parameters

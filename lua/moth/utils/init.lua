@@ -2,5 +2,8 @@
 
 local lazy = require "moth.base.lazy"
 
-return (lazy.namespace("moth.utils", {}, {checkpoint = {"moth.utils.checkpoint"},
-  data = {"moth.data"}, benchmark = {"moth.utils.benchmark"}}))
+local rows = {data = {"moth.data"}}
+lazy.from(rows, "moth.utils.*", "checkpoint benchmark tensorboard")
+lazy.from(rows, "moth.utils.loggers", "CSVLogger JSONLogger")
+
+return (lazy.namespace("moth.utils", {}, rows))

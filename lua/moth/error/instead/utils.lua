@@ -22,7 +22,6 @@ return {
     module_tracker = "moth.profiler.profile{f, with_modules = true} names the modules that ran",
     hooks = "x:register_hook(f) and module:register_forward_hook(f) return a handle with :remove()",
     swap_tensors = "x.data = y replaces the values of a tensor",
-    tensorboard = "moth.progress prints a training's course",
     set_module = "moth.nn.typename(module) is a class's name",
     weak = "Lua has weak tables: setmetatable({}, {__mode = \"k\"})",
     torch = "it is moth",

@@ -58,7 +58,7 @@ describe("progress", function()
     local out = sink()
     collect(moth.progress(5, {desc = "few", out = out}))
     assert.equal(1, #out:lines())
-    assert.is_truthy(out.text:find("^few  100%% 5/5 %[00:00, [%d%?.e+]+ it/s%]\n$"), out.text)
+    assert.is_truthy(out.text:find("^few: 100%% 5/5 %[00:00, [%d%?.e+]+ it/s%]\n$"), out.text)
     assert.is_nil(out.text:find "[%z\1-\9\11-\31\127]")
     assert.is_true(out.flushes > 0)
   end)
@@ -69,7 +69,7 @@ describe("progress", function()
     for _ in bar do end -- luacheck: ignore
     local lines = out:lines()
     assert.equal(5, #lines)
-    assert.is_truthy(lines[1]:find("^slow   25%% 1/4 %[%d%d:%d%d<%d%d:%d%d, .* it/s%]$"), lines[1])
+    assert.is_truthy(lines[1]:find("^slow:  25%% 1/4 %[%d%d:%d%d<%d%d:%d%d, .* it/s%]$"), lines[1])
     assert.is_nil(out.text:find("\r", 1, true))
   end)
 
@@ -85,8 +85,8 @@ describe("progress", function()
       end
     end
     local lines = out:lines()
-    assert.is_truthy(lines[1]:find("] loss 0.1235 acc 81 %", 1, true), lines[1])
-    assert.is_truthy(lines[2]:find("] loss 2 acc 81 %", 1, true), lines[2])
+    assert.is_truthy(lines[1]:find(", loss=0.1235, acc=81 %]", 1, true), lines[1])
+    assert.is_truthy(lines[2]:find(", loss=2, acc=81 %]", 1, true), lines[2])
   end)
 
   it("counts samples of batches, not batches, for its rate", function()
@@ -113,7 +113,7 @@ describe("progress", function()
       i = i + 1
       return i < 4 and i or nil
     end, {desc = "stream", out = out}))
-    assert.is_truthy(out.text:find("^stream  3 %["), out.text)
+    assert.is_truthy(out.text:find("^stream: 3 %["), out.text)
   end)
 
   it("accepts a total", function()
@@ -162,36 +162,120 @@ describe("progress", function()
     end, "stop")
   end)
 
-  it("fills a terminal's line, with a bar of 5 to 30 columns or none", function()
+  it("fills a terminal's line, with a bar of 5 to 40 columns or none", function()
     local getenv, width, widths = os.getenv, 0, {}
     os.getenv = function(name) -- luacheck: ignore 122
       if name == "COLUMNS" then return tostring(width) end
       return getenv(name)
     end
     local ok, problem = pcall(function()
-      for columns = 40, 110 do
+      for columns = 40, 120 do
         width = columns
         local out = sink()
-        local bar = moth.progress(7, {desc = "word", out = out})
+        local bar = moth.progress(7, {desc = "word", out = out, ascii = true})
         bar.live, bar.step, bar.count, bar.start = true, 3, 3, -math.huge
         bar.values, bar.names = {loss = 0.25}, {"loss"}
         bar:close()
         local line = out.text:sub(2, -2)
-        local cells = line:match "^word   42%% |(#* *)| 3/7 %["
+        local cells = line:match "^word:  42%%|(#* *)| 3/7 %["
         assert.is_true(#line <= columns - 1, line)
         if not cells then
           assert.is_true(#line > columns - 9, line) -- too narrow for a bar of 5
         else
           widths[#widths + 1] = #cells
           assert.equal(math.floor(3 / 7 * #cells), select(2, cells:gsub("#", "")))
-          assert.is_true(#cells == 30 or #line == columns - 1, line)
+          assert.is_true(#cells == 40 or #line == columns - 1, line)
         end
       end
     end)
     os.getenv = getenv -- luacheck: ignore 122
     assert(ok, problem)
     assert.equal(5, widths[1])
-    assert.equal(30, widths[#widths])
+    assert.equal(40, widths[#widths])
+  end)
+
+  it("draws eighths of a column where the locale is UTF-8", function()
+    local out = sink()
+    local bar = moth.progress(16, {out = out, ncols = 100, ascii = false})
+    bar.live, bar.step = true, 3
+    bar:refresh()
+    local cells = out.text:match "|(.*)|"
+    assert.equal(("█"):rep(7) .. "▌" .. (" "):rep(32), cells)
+  end)
+
+  it("cuts a line that is too long between two characters", function()
+    local out = sink()
+    local bar = moth.progress(5, {out = out, ncols = 20, desc = ("é"):rep(30)})
+    bar.live = true
+    bar:refresh()
+    assert.equal("\r" .. ("é"):rep(19), out.text)
+  end)
+
+  it("reads a tensor of set_postfix at most ten times a second", function()
+    local out = sink()
+    local bar = moth.progress(3, {out = out, every = 0})
+    bar:set_postfix {loss = moth.tensor(1)}
+    bar:set_postfix {loss = moth.tensor(2)}
+    assert.equal(1, bar.values.loss)
+    bar.read = -1
+    bar:set_postfix {loss = moth.tensor {3}}
+    assert.equal(3, bar.values.loss)
+    bar:set_postfix {acc = moth.tensor(4)} -- a new name is read at once
+    assert.equal(4, bar.values.acc)
+  end)
+
+  it("counts steps by update", function()
+    local out = sink()
+    local bar = moth.progress(10, {out = out, unit = "files"})
+    bar:update(4)
+    bar:update()
+    bar:close()
+    assert.is_truthy(out.text:find("^ 50%% 5/10 %[00:00, [%d?]+ files/s%]\n$"), out.text)
+  end)
+
+  it("writes nothing when it is disabled, and clears a line that is not left", function()
+    local out = sink()
+    collect(moth.progress(3, {out = out, disable = true}))
+    assert.equal("", out.text)
+    local bar = moth.progress(3, {out = out, leave = false, ascii = true, ncols = 60})
+    bar.live = true
+    for _ in bar do end -- luacheck: ignore
+    assert.is_truthy(out.text:find("\r +\r$"))
+    assert.is_nil(out.text:find "\n")
+  end)
+
+  it("draws at its position below the line of another bar", function()
+    local out = sink()
+    local bar = moth.progress(3, {out = out, position = 2, ascii = true, ncols = 60})
+    bar.live = true
+    bar:refresh()
+    assert.is_truthy(out.text:find("^\n\r.*\27%[A$"))
+    assert.is_false(bar.leave)
+  end)
+
+  it("shows seconds a step when a step takes longer than a second", function()
+    local out = sink()
+    local bar = moth.progress(4, {out = out})
+    bar.step, bar.count, bar.start = 2, 2, bar.start - 10
+    bar:close()
+    assert.is_truthy(out.text:find("[00:10, 5 s/it]", 1, true), out.text)
+  end)
+
+  it("allocates nothing in a step that draws nothing", function()
+    local bar = moth.progress(1e6, {out = sink()})
+    local before
+    for i in bar do
+      if i == 2000 then
+        collectgarbage()
+        collectgarbage "stop"
+        before = collectgarbage "count"
+      elseif i == 3000 then
+        break
+      end
+    end
+    local grown = collectgarbage "count" - before
+    collectgarbage "restart"
+    assert.is_true(grown < 40, grown) -- KiB for 1000 steps: a table each would be more
   end)
 
   it("raises for other values and says what it accepts", function()
