@@ -273,3 +273,96 @@ describe("MetricCollection", function()
     raises("metrics are needed", function() return metrics.MetricCollection { 3 } end)
   end)
 end)
+
+describe("curves", function()
+  local scores = moth.rand(200, 3)
+  local target = moth.randint(1, 4, { 200 })
+
+  it("share their states, whose size is fixed with thresholds", function()
+    local all = metrics.MetricCollection {
+      roc = metrics.ROC { task = "multiclass", num_classes = 3, thresholds = 11 },
+      auroc = metrics.AUROC { task = "multiclass", num_classes = 3, thresholds = 11 },
+      ap = metrics.AveragePrecision { task = "multiclass", num_classes = 3, thresholds = 11 },
+    }
+    for _ = 1, 3 do all:update(scores, target) end
+    assert.equal(1, #all._groups)
+    local values = all:compute()
+    assert.same({ 3, 11 }, { unpack(values.roc[1].shape) })
+    assert.same({ 11, 3, 2, 2 }, { unpack(all.ap:state_dict().confmat.shape) })
+  end)
+
+  it("with thresholds equal exact curves at the thresholds", function()
+    local options = { task = "multiclass", num_classes = 3, average = "micro" }
+    local exact = metrics.AUROC { task = "binary" }
+    exact:update(scores:flatten(), moth.one_hot(target, 3):flatten())
+    local fpr, tpr = metrics.ROC(options)(scores, target)
+    near(exact:compute():item(), moth.trapezoid(tpr, fpr))
+    options.thresholds = 5
+    local x, y, thresholds = metrics.ROC(options)(scores, target)
+    local a, b = metrics.ROC { task = "binary", thresholds = 5 }(scores:flatten(),
+      moth.one_hot(target, 3):flatten())
+    assert.same(a:tolist(), x:tolist())
+    assert.same(b:tolist(), y:tolist())
+    assert.same({ 1, 0.75, 0.5, 0.25, 0 }, thresholds:tolist())
+  end)
+
+  it("refuse what are no thresholds", function()
+    raises("'thresholds'", function() return metrics.ROC { task = "binary", thresholds = 1 } end)
+    raises("'thresholds'", function() return metrics.BinaryROC { thresholds = "x" } end)
+    raises("scores are needed", function()
+      return metrics.BinaryROC()(moth.tensor { 1LL }, moth.tensor { 1LL })
+    end)
+  end)
+
+  it("cannot keep all inputs in a captured step", function()
+    local roc = metrics.BinaryROC()
+    raises("keeps all its inputs", function()
+      local step = moth.capture(function(x, y) roc:update(x, y) return x end)
+      for _ = 1, 3 do step(moth.rand(3), moth.tensor { 1LL, 0LL, 1LL }) end
+    end)
+  end)
+end)
+
+describe("other metrics", function()
+  it("refuse inputs that do not fit", function()
+    raises("the shape of target", function()
+      metrics.MeanSquaredError():update(moth.rand(3), moth.rand(4))
+    end)
+    raises("(N, 2) with num_outputs = 2", function()
+      metrics.MeanAbsoluteError { num_outputs = 2 }:update(moth.rand(3), moth.rand(3))
+    end)
+    raises("two samples are needed", function()
+      return metrics.R2Score()(moth.rand(1), moth.rand(1))
+    end)
+    raises("(N, L, V)", function() metrics.Perplexity():update(moth.rand(2, 3), moth.rand(2)) end)
+    raises("labels from 1 to 3", function()
+      metrics.Perplexity():update(moth.rand(1, 2, 3), moth.tensor { { 0LL, 1LL } })
+    end)
+    raises("'target' to 'BLEUScore'", function() metrics.BLEUScore():update({ "a" }, {}) end)
+    raises("'preds' to 'BLEUScore'", function() metrics.BLEUScore():update({ 3 }, { "a" }) end)
+    local map, box = metrics.MeanAveragePrecision(), moth.rand(1, 4)
+    raises("image 1: a tensor 'scores' is needed", function()
+      map:update({ { boxes = box, labels = moth.ones(1) } }, { {} })
+    end)
+    raises("(n, 4) boxes", function()
+      map:update({ { boxes = box, labels = moth.ones(2), scores = moth.ones(2) } }, { {} })
+    end)
+  end)
+
+  it("of detections save and load their lists", function()
+    local labels = moth.tensor { 1LL }
+    local one, two = metrics.MeanAveragePrecision(), metrics.MeanAveragePrecision()
+    local box = moth.tensor { { 1, 1, 5, 5 } }
+    one:update({ { boxes = box, scores = moth.ones(1), labels = labels },
+      { boxes = moth.zeros(0, 4), scores = moth.zeros(0), labels = moth.zeros(0) } },
+      { { boxes = box, labels = labels }, { boxes = box, labels = labels } })
+    local path = os.tmpname()
+    moth.save(one:state_dict(), path)
+    two:load_state_dict(moth.load(path))
+    os.remove(path)
+    near(one:compute().map:item(), two:compute().map)
+    near(0.5, two:compute().mar_100)
+    local all = metrics.MetricCollection { metrics.MeanAveragePrecision() }
+    assert.is_truthy(all({}, {}).map_50)
+  end)
+end)

@@ -116,6 +116,11 @@ moth.metrics.SumMetric moth.metrics.SumMetric()(moth.rand(4))
 moth.metrics.MaxMetric moth.metrics.MaxMetric()(moth.rand(4))
 moth.metrics.MinMetric moth.metrics.MinMetric()(moth.rand(4))
 moth.metrics.CatMetric moth.metrics.CatMetric()(moth.rand(4))
+moth.metrics.MeanAbsoluteError moth.metrics.MeanAbsoluteError()(moth.rand(4), moth.rand(4))
+moth.metrics.MeanSquaredError moth.metrics.MeanSquaredError()(moth.rand(4), moth.rand(4))
+moth.metrics.R2Score moth.metrics.R2Score()(moth.rand(4), moth.rand(4))
+moth.metrics.Perplexity moth.metrics.Perplexity()(moth.randn(1, 2, 3), moth.tensor{{3LL, 1LL}})
+moth.metrics.BLEUScore moth.metrics.BLEUScore()({"a cat sat on the mat"}, {"a cat is on the mat"})
 moth.metrics.MetricCollection moth.metrics.MetricCollection{loss = moth.metrics.MeanMetric()}
 moth.distributions.LogNormal moth.distributions.LogNormal(0, 1):sample(3)
 moth.distributions.HalfNormal moth.distributions.HalfNormal(2):log_prob(0.5)
@@ -517,6 +522,12 @@ local optimizer, schedule = optim.SGD(nn.Linear(2, 1):parameters(), 0.1), optim.
 local one, two = schedule.LinearLR(optimizer), schedule.ExponentialLR(optimizer, 0.9)
 local scheduler = schedule.ChainedScheduler{one, two}]],
 }
+
+samples.texts["moth.metrics.MeanAveragePrecision"] = [[
+local map, box = moth.metrics.MeanAveragePrecision(), moth.tensor{{1, 1, 5, 5}}
+map:update({{boxes = box, scores = moth.ones(1), labels = moth.tensor{1LL}}},
+           {{boxes = box, labels = moth.tensor{1LL}}})
+local values = map:compute()]]
 
 -- Families whose members differ in the number of dimensions: the input is appended to the example.
 local FAMILIES = {

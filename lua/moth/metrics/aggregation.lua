@@ -115,18 +115,19 @@ local MinMetric = new("MinMetric", {"min_value", math.huge, "min"}, function(sel
 end, function(self) return self.min_value end)
 MinMetric._doc = "The smallest of all values: metric:update(value), a tensor or a number."
 
--- Reads the mask of NaNs: the number of the values that stay is needed.
+-- Reads the mask of NaNs, since the number of the values that stay is needed.
 local CatMetric = new("CatMetric", {"value", {}, "cat"}, function(self, value)
   local x, bad = cleaned(self, value, 0)
-  x = x:flatten()
-  if bad then x = x:masked_select(bad:flatten():logical_not()) end
+  if bad and bad:any():item() then x = x:masked_select(bad:logical_not()) end
+  if x:dim() == 0 then x = x:reshape(1) end
   if x:numel() > 0 then table.insert(self.value, x) end
 end, function(self)
   local moth = require "moth"
   return self.value[1] and (moth.cat(self.value, 1)) or moth.zeros(0)
 end)
-CatMetric._doc = "All values in one vector: metric:update(value), a tensor or a number. Its memory "
-  .. "grows with the number of values."
+CatMetric._doc = "All values, joined along the first dimension: metric:update(value), a tensor or "
+  .. "a number. NaNs are left out: the values of that update are then a vector. Its memory grows "
+  .. "with the number of values."
 
 local MeanMetric = class("MeanMetric", Metric)
 aggregation.MeanMetric = MeanMetric

@@ -21,8 +21,8 @@ end
 
 --- Counts of the binary task.
 function counts.binary(preds, target, threshold, ignore, samples)
-  local guess, truth = inputs.decide(preds, threshold), target:eq(1)
   local valid = ignore and target:ne(ignore)
+  local guess, truth = inputs.decide(preds, threshold, valid), target:eq(1)
   if samples then
     local n = target:size(1)
     guess, truth, valid = guess:reshape(n, -1), truth:reshape(n, -1),
@@ -37,7 +37,7 @@ function counts.multilabel(preds, target, threshold, ignore, samples)
   local n, labels = target:size(1), target:size(2)
   local function three(x) return x and x:reshape(n, labels, -1) end
   local valid = ignore and target:ne(ignore)
-  return of_masks(three(inputs.decide(preds, threshold)), three(target:eq(1)), three(valid),
+  return of_masks(three(inputs.decide(preds, threshold, valid)), three(target:eq(1)), three(valid),
     samples and {3} or {1, 3})
 end
 

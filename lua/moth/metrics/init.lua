@@ -17,9 +17,15 @@ local rows = {
 local function from(file, names) lazy.from(rows, "moth.metrics." .. file, names) end
 
 from("aggregation", "MeanMetric SumMetric MaxMetric MinMetric CatMetric")
-for _, name in ipairs {"Accuracy", "Precision", "Recall", "Specificity", "FBetaScore", "F1Score",
-                       "StatScores"} do
-  from("classification", ("%s Binary%s Multiclass%s Multilabel%s"):gsub("%%s", name))
+from("regression", "MeanAbsoluteError MeanSquaredError R2Score")
+from("text", "Perplexity BLEUScore")
+from("detection", "MeanAveragePrecision")
+for file, names in pairs {
+  classification = "Accuracy Precision Recall Specificity FBetaScore F1Score StatScores",
+  confusion = "ConfusionMatrix JaccardIndex",
+  curves = "PrecisionRecallCurve ROC AUROC AveragePrecision",
+} do
+  from(file, (names:gsub("%S+", "%0 Binary%0 Multiclass%0 Multilabel%0")))
 end
 
 return (lazy.namespace("moth.metrics", {}, rows, {

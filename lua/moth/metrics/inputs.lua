@@ -32,6 +32,18 @@ inputs.rows = {
     bounds = {1}},
   ignore_index = {"int", "ignore_index", "targets of this value are left out", optional = true},
   validate_args = {"bool", "validate_args", "check the inputs?", default = true},
+  normalize = {"enum", "normalize", "\"true\": divide by the targets of a class, \"pred\": by its "
+    .. "predictions, \"all\": by their number", choices = {"none", "true", "pred", "all"}},
+  thresholds = {"any", "thresholds", "a number of thresholds from 0 to 1, or a list or tensor of "
+    .. "them: the memory is then fixed; default: all predictions are kept", optional = true},
+  curve_average = {"enum", "average", "\"none\": a curve for each class, \"macro\": their mean, "
+    .. "\"micro\": the curve of all classes together", choices = {"none", "macro", "micro"}},
+  class_average = {"enum", "average", "\"macro\": the mean of the classes, \"weighted\": weighted "
+    .. "by their targets, \"none\": one value for each class",
+    choices = {"macro", "weighted", "none"}},
+  max_fpr = {"float", "max_fpr", "only the part of the curve up to this false positive rate, "
+    .. "scaled to 0.5 for chance and 1 for perfect scores", optional = true,
+    bounds = {0, 1, open = true}},
   zero_division = {"float", "zero_division", "the value of 0 / 0", default = 0, bounds = {0, 1}},
   beta = {"float", "beta", "the weight of recall", bounds = {0, open = true}},
   beta_1 = {"float", "beta", "the weight of recall", default = 1, bounds = {0, open = true}},
@@ -85,19 +97,21 @@ inputs.in_range = in_range
 
 -- ---- formats ----
 
---- Applies the sigmoid, or the softmax over dimension 2, if a value is outside 0 to 1. Returns
--- probabilities. The test stays on the device.
-function inputs.probabilities(x, how)
+--- Probabilities: applies the sigmoid, or the softmax over dimension 2, if a value is outside 0 to
+-- 1. The test stays on the device.
+-- @param valid  a mask that can be broadcast to x: other elements are not tested; optional
+function inputs.probabilities(x, how, valid)
   if x:numel() == 0 then return x end
-  local outside = x:lt(0):logical_or(x:gt(1)):any()
+  local outside = x:lt(0):logical_or(x:gt(1))
+  if valid then outside = outside:logical_and(valid) end
   local other = how == "softmax" and x:softmax(2) or x:sigmoid()
-  return (x:where(outside:logical_not(), other))
+  return (x:where(outside:any():logical_not(), other))
 end
 
---- Binary and multilabel labels: a mask of predictions of 1, and targets.
-function inputs.decide(preds, threshold)
+--- Binary and multilabel labels: a mask of the predictions of 1.
+function inputs.decide(preds, threshold, valid)
   if preds:is_floating_point() then
-    return (inputs.probabilities(preds, "sigmoid"):gt(threshold))
+    return (inputs.probabilities(preds, "sigmoid", valid):gt(threshold))
   end
   return (preds:ne(0))
 end

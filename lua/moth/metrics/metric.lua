@@ -221,7 +221,9 @@ local function fresh(self)
 end
 
 -- Adds one tensor state to another in place; `mine` and `theirs` are the updates behind them.
+-- Returns the sum: a new tensor if their shapes differ.
 local function combine(rule, a, b, mine, theirs)
+  if rule == "sum" and not (a.shape == b.shape) then return keep(a + b) end
   if rule == "sum" then
     a:add_(b)
   elseif rule == "max" or rule == "min" then
@@ -230,6 +232,7 @@ local function combine(rule, a, b, mine, theirs)
     if a:is_floating_point() then a:lerp_(b, theirs / (mine + theirs))
     else a:copy_((a * mine + b * theirs) / (mine + theirs)) end
   end
+  return a
 end
 
 -- Adds states to those of self.
@@ -243,7 +246,7 @@ local function merge_states(self, other, theirs)
     elseif self.reductions[name] == "cat" then
       states[name] = keep(require("moth").cat({a, b}, 1))
     elseif self.reductions[name] then
-      combine(self.reductions[name], a, b, mine, theirs)
+      states[name] = combine(self.reductions[name], a, b, mine, theirs)
     else
       errors.raise(("%s: the state '%s' has no rule by which two states become one"):format(
         class.typename(self), name), "E_STATE")
@@ -308,11 +311,11 @@ local function imported(self, fname, name, value)
   local device = default and default.device or self._device
   local function moved(x) return device and x.device ~= device and x:to(device) or x end
   if default then
-    if not istensor(value) or value:dim() ~= default:dim() and self.reductions[name] ~= "cat" then
+    if not istensor(value) then
       errors.argument(fname, "state_dict", ("the state '%s' is %s, got %s"):format(name,
         errors.describe(default), errors.describe(value)), "E_STATE")
     end
-    if value.shape ~= default.shape and self.reductions[name] ~= "cat" then
+    if value.shape ~= default.shape and self.reductions[name] ~= "cat" and not self._grows then
       errors.argument(fname, "state_dict", ("the state '%s' has the shape %s, got %s"):format(name,
         tostring(default.shape), tostring(value.shape)), "E_SHAPE")
     end
