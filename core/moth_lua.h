@@ -492,6 +492,13 @@ int32_t moth_slice_hold(moth_ctx *ctx, int32_t on);
 void moth_slice_leave(moth_ctx *ctx);
 void moth_slice_free(moth_ctx *ctx, moth_slice *slice); /* ends a paused call with E_INTERRUPT */
 
+/* ---- cdef continues: swapped ---- */
+
+/* A copy of the elements that moth_reinterpret would return, if each is stored with its bytes in
+** reverse order. */
+int32_t moth_from_swapped(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
+                          const int64_t *shape, int32_t ndim, moth_handle *out);
+
 /* ---- cdef continues: sandbox ---- */
 
 /* The limits of a call by moth_sandbox_call, a C function for Lua that package.loadlib finds. */

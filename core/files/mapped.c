@@ -10,6 +10,7 @@
 #include "tensor/shape.h"
 #include "base/error.h"
 #include "tensor/handles.h"
+#include "tensor/collect.h"
 #include "tensor/tensor.h"
 
 typedef struct mapping { /* a mapped file; closed with the last storage over its pages */
@@ -79,6 +80,21 @@ static moth_tensor *within(moth_ctx *ctx, moth_storage *of, moth_layout *l, cons
   return x;
 }
 
+/* Checks that x holds enough bytes from `from` on, and fills in the layout of the elements. */
+static int elements_layout(moth_ctx *ctx, const moth_tensor *x, int64_t from, int32_t dtype,
+                           const int64_t *shape, int32_t ndim, moth_layout *l) {
+  int status = moth_layout_given(ctx, dtype, shape, ndim, l);
+  if (status) return status;
+  const int64_t left = from < 0 ? -1 : x->l.numel - from;
+  if (x->l.dtype != MOTH_U8 || x->l.device || !moth_contiguous(x))
+    return moth_fail(ctx, MOTH_E_TYPE, "bytes", "contiguous u8 is needed, got %s", moth_str(x));
+  if (left < 0 || l->numel > left / moth_dtype_size[dtype])
+    return moth_fail(ctx, MOTH_E_INDEX, "from", "%lld %s elements from byte %lld on, of %lld",
+                     (long long)l->numel, moth_dtype_name(dtype), (long long)from,
+                     (long long)x->l.numel);
+  return MOTH_OK;
+}
+
 int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
                          const int64_t *shape, int32_t ndim, moth_handle *out) {
   MOTH_NEED(ctx, bytes && (shape || !ndim) && out, MOTH_E_ARG);
@@ -86,17 +102,10 @@ int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, 
   moth_error_clear(ctx);
   const moth_tensor *x = moth_resolve(ctx, bytes, "bytes");
   moth_layout l;
-  int status = x ? moth_layout_given(ctx, dtype, shape, ndim, &l) : ctx->error.code;
+  int status = x ? elements_layout(ctx, x, from, dtype, shape, ndim, &l) : ctx->error.code;
   if (status) return status;
-  const int64_t size = moth_dtype_size[dtype], left = from < 0 ? -1 : x->l.numel - from;
-  if (x->l.dtype != MOTH_U8 || x->l.device || !moth_contiguous(x))
-    return moth_fail(ctx, MOTH_E_TYPE, "bytes", "contiguous u8 is needed, got %s", moth_str(x));
-  if (left < 0 || l.numel > left / size)
-    return moth_fail(ctx, MOTH_E_INDEX, "from", "%lld %s elements from byte %lld on, of %lld",
-                     (long long)l.numel, moth_dtype_name(dtype), (long long)from,
-                     (long long)x->l.numel);
+  const int64_t size = moth_dtype_size[dtype], nbytes = l.numel * size;
   char *at = moth_at(x) + from;
-  const int64_t nbytes = l.numel * size;
   if (dtype == MOTH_BOOL || (at - x->storage->data) % size ||
       (uintptr_t)x->storage->data % (uintptr_t)size)
     return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)nbytes, out);
@@ -104,4 +113,44 @@ int32_t moth_reinterpret(moth_ctx *ctx, const moth_handle *bytes, int64_t from, 
                      ? part(ctx, x->storage->owner, &l, at, nbytes)
                      : within(ctx, x->storage, &l, at);
   return y ? moth_hand_out(ctx, y, out) : ctx->error.code;
+}
+
+#define SWAP_LOOP(type, swap)                                              \
+  for (int64_t i = 0; i < n; i++, to += sizeof(type), from += sizeof(type)) { \
+    type word;                                                             \
+    memcpy(&word, from, sizeof word);                                      \
+    word = swap(word);                                                     \
+    memcpy(to, &word, sizeof word);                                        \
+  }
+
+/* Copies n elements of `size` bytes, the bytes of each in reverse order. */
+static void copy_swapped(char *to, const char *from, int64_t n, int64_t size) {
+  if (size == 2) {
+    SWAP_LOOP(uint16_t, __builtin_bswap16)
+  } else if (size == 4) {
+    SWAP_LOOP(uint32_t, __builtin_bswap32)
+  } else {
+    SWAP_LOOP(uint64_t, __builtin_bswap64)
+  }
+}
+
+int32_t moth_from_swapped(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
+                          const int64_t *shape, int32_t ndim, moth_handle *out) {
+  MOTH_NEED(ctx, bytes && (shape || !ndim) && out, MOTH_E_ARG);
+  MOTH_NOTICE(ctx, OTHER);
+  moth_error_clear(ctx);
+  const moth_tensor *x = moth_resolve(ctx, bytes, "bytes");
+  moth_layout l;
+  int status = x ? elements_layout(ctx, x, from, dtype, shape, ndim, &l) : ctx->error.code;
+  if (status) return status;
+  const int64_t size = moth_dtype_size[dtype];
+  const char *at = moth_at(x) + from;
+  if (size == 1)
+    return moth_from_bytes(ctx, dtype, shape, ndim, at, (size_t)l.numel, out);
+  moth_tensor *y = moth_tensor_new(ctx, &l);
+  if (!y) return ctx->error.code;
+  copy_swapped(moth_at(y), at, l.numel, size);
+  MOTH_NOTICE(ctx, DATA, .x = y);
+  status = moth_hand_out(ctx, y, out);
+  return status ? status : moth_due(ctx);
 }

@@ -99,12 +99,17 @@ end
 -- @param shape  a list of sizes
 -- @param from   the offset of the first byte (default 0)
 -- @param fname  the function that errors name
-function bytes.as(x, name, shape, from, fname)
+-- @param swapped  the bytes of each element are in reverse order: the result is a copy
+function bytes.as(x, name, shape, from, fname, swapped)
   local sizes, h = lib.int64s(math.max(#shape, 1)), Handle()
   for d, n in ipairs(shape) do sizes[d - 1] = n end
-  lib.check(C.moth_reinterpret(ctx, x, from or 0, dtype.codes[dtype.by_name[name]], sizes, #shape,
-    h), fname)
-  return lib.adopt(h, 0)
+  if swapped then lib.declare "swapped" end
+  local read, code = swapped and C.moth_from_swapped or C.moth_reinterpret,
+    dtype.codes[dtype.by_name[name]]
+  local status = read(ctx, x, from or 0, code, sizes, #shape, h)
+  if lib.recover(status) then status = read(ctx, x, from or 0, code, sizes, #shape, h) end
+  lib.check(status, fname)
+  return lib.adopt(h, status)
 end
 
 --- A tensor of the file's bytes, starting at `from`.

@@ -12,6 +12,7 @@
 
 local errors = require "moth.error"
 local bytes = require "moth.io.bytes"
+local dtypes = require("moth.tensor.dtype").by_name
 
 local foreign = {}
 
@@ -47,44 +48,42 @@ local function table_of(format)
 end
 
 local function looked_up(format)
-  return function(x, shape)
-    return table_of(format):index_select(1, x:long() + 1):view(shape)
+  return function(x, shape, from)
+    local codes = bytes.as(x, "uint8", shape, from, "load")
+    return table_of(format):index_select(1, codes:reshape(-1):long() + 1):view(shape)
   end
 end
 
 -- ---- integers, complex numbers ----
 
-local function unsigned(width, name)
-  return function(x, shape)
-    local moth = require "moth"
-    local parts, sum = x:view(-1, width):to(moth[name]), nil
-    for k = width, 1, -1 do
-      local part = parts:select(2, k)
-      sum = sum and sum * 256 + part or part
-    end
-    return sum:view(shape)
+-- Reads the bits as a signed integer; the wider type then has the value modulo 2^bits.
+local function unsigned(narrow, wide, bits)
+  return function(x, shape, from, swapped)
+    return bytes.as(x, narrow, shape, from, "load", swapped):to(dtypes[wide])
+      :bitwise_and_(2 ^ bits - 1)
   end
 end
 
 -- Values above the largest int64 cannot be converted.
-local function unsigned64(x, shape)
-  local y = bytes.as(x, "int64", shape, 0, "load")
+local function unsigned64(x, shape, from, swapped)
+  local y = bytes.as(x, "int64", shape, from, "load", swapped)
   if y:numel() > 0 and y:min():item() < 0 then return nil, "with numbers beyond int64" end
   return y
 end
 
 local function pairs_of(name)
-  return function(x, shape)
+  return function(x, shape, from, swapped)
     if #shape == 8 then return nil, "of 8 dimensions: its pairs need a ninth" end
     local sizes = {unpack(shape)}
     sizes[#sizes + 1] = 2
-    return bytes.as(x, name, sizes, 0, "load")
+    return bytes.as(x, name, sizes, from, "load", swapped)
   end
 end
 
 -- Format -> {bytes of an element, dtype after conversion, function}.
 local FORMATS = {
-  U16 = {2, "int32", unsigned(2, "int32")}, U32 = {4, "int64", unsigned(4, "int64")},
+  U16 = {2, "int32", unsigned("int16", "int32", 16)},
+  U32 = {4, "int64", unsigned("int32", "int64", 32)},
   U64 = {8, "int64", unsigned64},
   C32 = {4, "float16 pairs", pairs_of "float16"},
   C64 = {8, "float32 pairs", pairs_of "float32"},
@@ -96,14 +95,26 @@ for format in pairs(SMALL) do FORMATS[format] = {1, "float32", looked_up(format)
 --- The bytes of an element, or nil for an unknown format.
 function foreign.width(format) return FORMATS[format] and FORMATS[format][1] end
 
---- Converts a contiguous uint8 tensor of little-endian elements.
+--- Converts elements in a contiguous uint8 tensor.
+-- @param x       the tensor
+-- @param format  the name of their type
+-- @param shape   a list of sizes
+-- @param from    the offset of the first byte (default 0)
+-- @param swapped  the bytes of each number are in reverse order, the highest first
 -- @return a tensor and the name of its dtype; or nil and the reason
-function foreign.convert(x, format, shape)
+function foreign.convert(x, format, shape, from, swapped)
   local row = FORMATS[format]
   if not row then return nil, "which Moth has no dtype for" end
-  local y, why = row[3](x, shape)
+  local y, why = row[3](x, shape, from, swapped)
   return y, y and row[2] or why
 end
+
+-- ---- types of NumPy ----
+
+--- The types of NumPy by kind and size: the names of Moth's dtypes, and the formats above.
+foreign.numpy_dtypes = {f8 = "float64", f4 = "float32", f2 = "float16", i8 = "int64",
+  i4 = "int32", i2 = "int16", i1 = "int8", u1 = "uint8", b1 = "bool"}
+foreign.numpy_formats = {u2 = "U16", u4 = "U32", u8 = "U64", c8 = "C64", c16 = "C128"}
 
 -- ---- values that cannot be read ----
 

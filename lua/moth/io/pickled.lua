@@ -122,9 +122,6 @@ end
 
 -- ---- of NumPy ----
 
-local KINDS = {f8 = "float64", f4 = "float32", f2 = "float16", i8 = "int64", i4 = "int32",
-               i2 = "int16", i1 = "int8", u1 = "uint8", b1 = "bool"}
-local FORMATS = {u2 = "U16", u4 = "U32", u8 = "U64", c8 = "C64", c16 = "C128"} -- of foreign.lua
 local Kind, Array = {}, {}
 
 --- Classes that are only values, such as dtypes: the value is the name.
@@ -133,7 +130,9 @@ pickled.names = {["numpy.ndarray"] = true, ["torch.per_tensor_affine"] = true,
 
 builders["numpy.dtype"] = function(self, args)
   if type(args[1]) ~= "string" then refuse(self, "holds a dtype of NumPy without a name") end
-  return setmetatable({code = args[1], name = KINDS[args[1]], format = FORMATS[args[1]]}, Kind)
+  local foreign = require "moth.io.foreign"
+  return setmetatable({code = args[1], name = foreign.numpy_dtypes[args[1]],
+    format = foreign.numpy_formats[args[1]]}, Kind)
 end
 
 -- Elements of a dtype from bytes: a tensor, or a placeholder that names the dtype.
@@ -143,14 +142,16 @@ local function elements(self, kind, bytes, shape, what)
     and foreign.width(kind.format)
   local count = 1
   for _, n in ipairs(shape) do count = count * n end
-  if kind.big then return unread(self, what .. " of a big-endian machine") end
   if not width then return unread(self, ("%s of NumPy's dtype '%s'"):format(what, kind.code)) end
   if type(bytes) ~= "string" or #bytes ~= count * width then
     refuse(self, ("holds %s in an unknown way"):format(what))
   end
   if #bytes == 0 then return moth.zeros(shape, {dtype = moth[kind.name or "int64"]}) end
-  if kind.name then return moth.frombuffer(bytes, moth[kind.name]):view(shape) end
-  local x, target = foreign.convert(moth.frombuffer(bytes, moth.uint8), kind.format, shape)
+  local given = moth.frombuffer(bytes, moth.uint8)
+  if kind.name then
+    return require("moth.io.bytes").as(given, kind.name, shape, 0, "load", kind.big)
+  end
+  local x, target = foreign.convert(given, kind.format, shape, 0, kind.big)
   if not x then return unread(self, ("%s of %s %s"):format(what, kind.format, target)) end
   self:note(("%s of %s is loaded as %s"):format(what, kind.format, target))
   return x
