@@ -48,6 +48,7 @@ function json.bad_utf8(s)
   return nil
 end
 
+--- A code point as UTF-8.
 local function utf8_char(code)
   if code < 0x80 then return char(code) end
   if code < 0x800 then return char(0xc0 + code / 64, 0x80 + code % 64) end
@@ -57,6 +58,8 @@ local function utf8_char(code)
   return char(0xf0 + code / 262144, 0x80 + code / 4096 % 64, 0x80 + code / 64 % 64,
     0x80 + code % 64)
 end
+
+json.utf8_char = utf8_char
 
 -- ---- writing ----
 

@@ -512,3 +512,18 @@ describe("the file that is written", function()
     end
   end)
 end)
+
+describe("moth.load of an ONNX file", function()
+  it("returns the module, and needs a path", function()
+    local net, path = moth.nn.Linear(3, 2), files.path "net.onnx"
+    moth.onnx.export(net, moth.ones(1, 3), path)
+    local x = moth.randn(1, 3)
+    assert.is_true(moth.allclose(moth.load(path)(x), net(x)))
+    assert.has_error_like(function() moth.load {bytes = files.read(path)} end,
+      "an ONNX model is read from a file")
+    assert.equal("E_UNSUPPORTED", moth.errcode())
+    local box = moth.sandbox {folder = files.folder}
+    assert.has_error_like(function() box:run "moth.load 'net.onnx'" end,
+      "not available in a sandbox")
+  end)
+end)

@@ -112,6 +112,9 @@ function bytes.as(x, name, shape, from, fname, swapped)
   return lib.adopt(h, status)
 end
 
+--- The address of the bytes of a contiguous uint8 tensor on the CPU.
+function bytes.address(x) return ffi.cast("const uint8_t *", C.moth_data(ctx, x)) end
+
 --- A tensor of the file's bytes, starting at `from`.
 function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, from, self.fname) end
 
@@ -193,7 +196,7 @@ function bytes.open(path, fname, argument, mmap)
   local memory = bytes.is_memory(path)
   argument = memory and "bytes" or argument or "path"
   local all = tensor_of(path, fname, argument, mmap)
-  local start = ffi.cast("const uint8_t *", C.moth_data(ctx, all))
+  local start = bytes.address(all)
   return setmetatable({path = path, shown = memory and path.shown or errors.path(path),
     fname = fname, all = all, argument = argument, start = start, size = all:numel(),
     at = 0}, File)

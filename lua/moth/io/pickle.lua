@@ -518,9 +518,7 @@ local function read(archive, device)
     self.root = self.root or name:match "^(.-)data%.pkl$"
   end
   if not self.root then
-    local arrays = (archive.names[1] or ""):find "%.npy$"
-    refuse(self, "is a zip archive without data.pkl: " .. (arrays and "arrays of NumPy (.npz); "
-      .. "write them with safetensors.numpy.save_file" or "torch.save did not write it"))
+    return (require("moth.io.npz").read(archive, archive.file.fname, device))
   end
   local order = self.root .. "byteorder"
   if archive:length(order) and archive:read(order) ~= "little" then

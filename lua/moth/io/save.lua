@@ -1,5 +1,5 @@
 --- save.lua -- moth.save, moth.load and moth.open: tensors, and tables of tensors and other
--- values, in safetensors files.
+-- values, in safetensors files. Readers and writers of other formats are chosen by magic.lua.
 --
 --     moth.save(net:state_dict(), "net.safetensors")             also loads in PyTorch
 --     net:load_state_dict(moth.load "net.safetensors")
@@ -72,8 +72,8 @@ local function metadata_of(given, text)
   return keys, values
 end
 
---- Writes a value to a safetensors file, atomically: a temporary file in the same folder, fsync,
--- rename, fsync of the folder. If any step fails the old file is unchanged.
+--- Writes a value to a safetensors, .npy or .npz file, atomically: a temporary file in the same
+-- folder, fsync, rename, fsync of the folder. If any step fails the old file is unchanged.
 -- @param value  a tensor; a state_dict; or tables of tensors, numbers, strings, booleans and
 -- int64, nested up to 300 deep, without cycles. Any dtype, shape and layout; tensors with the same
 -- storage and layout are stored once. PyTorch's safetensors loads a table of names to tensors
@@ -83,11 +83,15 @@ end
 -- state_dict, which some readers require)
 -- @param durable  wait until the file is on the disk (default true); false takes half the time,
 -- but a power failure soon after may lose both the new file and the old file
+-- @param compressed  for .npz: compress the arrays by deflate (default false)
+-- A path that ends in `.npy` gets NumPy's format of one tensor, `.npz` that of a table of names to
+-- tensors; a list has the names arr_0, arr_1, ... as from numpy.savez.
 -- Raises E_ARG with the path of a value that cannot be saved (functions, cycles, modules), and
 -- E_IO if the disk fails. Format: huggingface/safetensors.
 saving.save = define {
   name = "save",
-  doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing. "
+  doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing; or "
+    .. "tensors to a .npy or .npz file, as the path ends. "
     .. "Tied weights are stored once, with their other names in the metadata: moth.load and "
     .. "PyTorch's safetensors.torch.load_model return all names, its load_file returns one.",
   examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()\n"
@@ -98,13 +102,20 @@ saving.save = define {
     {"string", "path", "the file to write"},
     {"map", "metadata", "strings for other readers of the file", optional = true},
     {"bool", "durable", "wait until the file is on the disk", default = true},
+    {"bool", "compressed", "compress the arrays of a .npz file", default = false},
   },
   order = "moth.save(value, path)",
-  run = function(value, path, metadata, durable)
-    local other = require("moth.io.magic").by_extension(path)
-    if other then
-      errors.argument("save", "path", ("save writes safetensors, which readers of %s cannot read; "
-        .. "call it '.safetensors', got %s"):format(other, errors.path(path)))
+  run = function(value, path, metadata, durable, compressed)
+    local writer, refused = require("moth.io.magic").writer(path)
+    if refused then
+      errors.argument("save", "path", ("%s, got %s"):format(refused, errors.path(path)))
+    elseif writer and metadata then
+      errors.argument("save", "metadata", "only safetensors files have metadata")
+    elseif compressed and writer ~= "moth.io.npz" then
+      errors.argument("save", "compressed", "only .npz files are compressed, got "
+        .. errors.path(path))
+    elseif writer then
+      return require(writer).save(value, path, compressed, durable)
     end
     local packed, why = checkpoint.pack(value)
     if not packed then errors.argument("save", "value", why) end
@@ -259,6 +270,14 @@ local function reader_of(source)
   return reader
 end
 
+local function load_onnx(path, mmap, device)
+  if not path then
+    errors.argument("load", "bytes", "an ONNX model is read from a file: it may name other files",
+      "E_UNSUPPORTED")
+  end
+  return (require("moth.onnx.load").load(path, mmap):to(device))
+end
+
 local function load_all(state)
   local text = state.metadata[STRUCTURE]
   state.notes = {}
@@ -278,7 +297,9 @@ end
 --- Reads a file. A safetensors file of moth.save: returns the saved value; of another program: a
 -- table of names to tensors. A `.pth` or `.pt` file of torch.save: dicts, lists, numbers, texts
 -- and tensors. A `.t7` file of Torch7: the same; objects are tables of their fields. A GGUF file:
--- the tensors by name (moth.gguf.load returns the rest too). Never runs code.
+-- the tensors by name (moth.gguf.load returns the rest too). A `.npy` file of NumPy: a tensor, a
+-- nested list of strings, or, for records, a table of these; a `.npz` file: a table of names to
+-- these. An ONNX file: a module, as from moth.onnx.load. Never runs code.
 -- @param path  the file
 -- @param device  the device of the tensors (default "cpu")
 -- @param mmap  share the file's pages instead of reading it (default true)
@@ -293,7 +314,8 @@ end
 -- Raises E_IO, or E_FORMAT with the fault and its position. Format: huggingface/safetensors.
 saving.load = define {
   name = "load",
-  doc = "Reads a safetensors, .pth, .t7 or GGUF file: nested tables of tensors and values.",
+  doc = "Reads a safetensors, .npy, .npz, .pth, .t7, GGUF or ONNX file: a tensor, nested tables of "
+    .. "tensors and values, or a module.",
   examples = "(function() local path = os.tmpname(); moth.save(moth.ones(2), path); "
     .. "return path end)(), {device = 'cpu', mmap = false}",
   args = {
@@ -310,6 +332,7 @@ saving.load = define {
     device = map_location or device
     local reader = reader_of(source)
     if reader == "moth.gguf" then return (require(reader).load(path, nil, device, mmap, given)) end
+    if reader == "moth.onnx.load" then return (load_onnx(path, mmap, device)) end
     if reader then return (require(reader).load(source, "load", device, mmap)) end
     local state = open("load", source, mmap, device)
     local fine, value = pcall(load_all, state)

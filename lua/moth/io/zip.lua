@@ -1,6 +1,6 @@
---- zip.lua -- reads zip archives whose members are stored without compression: PyTorch's files and
--- npz archives. The file is mapped. Each offset is checked against the file before it is used,
--- and only requested members are read.
+--- zip.lua -- reads zip archives: PyTorch's files and NumPy's .npz files. The file is mapped. Each
+-- offset is checked against the file before it is used, and only requested members are read.
+-- Members are stored, or compressed by deflate.
 --
 --     local archive = zip.open("net.pth", "load")
 --     archive:read "net/data.pkl"                          the bytes, their CRC checked
@@ -9,6 +9,8 @@
 -- Format: PKWARE, APPNOTE.TXT 6.3 (sections 4.3 and 4.5).
 
 local bit = require "bit"
+local ffi = require "ffi"
+local deflate = require "moth.io.deflate"
 local files = require "moth.io.bytes"
 local gzip = require "moth.io.gzip"
 local shown = require("moth.error").shown
@@ -126,36 +128,65 @@ function Archive:length(name)
   return entry and entry.size
 end
 
--- The offset, the size and the expected checksum of a member.
-local function find(self, name)
+-- The bytes of a compressed member, as a uint8 tensor.
+local function inflated(self, entry, start, what)
+  if entry.method ~= 8 then
+    refuse(self, ("has %s compressed by method %d; deflate is known"):format(what, entry.method),
+      "E_UNSUPPORTED")
+  elseif entry.size > entry.packed * deflate.MOST_PER_BYTE then
+    refuse(self, ("is broken: %s, %.0f bytes, claims to have %.0f"):format(what, entry.packed,
+      entry.size))
+  end
+  local x, why = deflate.inflate(self.file.start + start, entry.packed, entry.size)
+  if not x then
+    refuse(self, why == deflate.MISSING and ("has %s compressed, but %s"):format(what, why)
+      or ("is damaged: %s %s"):format(what, why), why == deflate.MISSING and "E_UNSUPPORTED" or nil)
+  end
+  self.inflated = x -- keeps the address valid
+  return x, files.address(x)
+end
+
+--- The bytes of a member, their checksum compared.
+-- @return a uint8 tensor, the offset of the first byte in it, the number of bytes, their address
+function Archive:bytes(name)
   local entry = self.entries[name]
   if not entry then refuse(self, "has no member " .. shown(name)) end
   local what = "its member " .. shown(name)
   if bit.band(entry.flags, 1) ~= 0 then refuse(self, what .. " is encrypted", "E_UNSUPPORTED") end
-  if entry.method ~= 0 or entry.packed ~= entry.size then
-    refuse(self, ("has a compressed member %s; only stored ones can be read"):format(shown(name)),
-      "E_UNSUPPORTED")
-  end
   local head = bytes(self, entry.offset, LOCAL_SIZE, what)
   if head:sub(1, 4) ~= "PK\3\4" then refuse(self, "is broken: " .. what .. " is not there") end
   self.file.at = entry.offset + LOCAL_SIZE + u16(head, 27) + u16(head, 29)
-  local start = self.file:take(entry.size, what)
-  local crc = gzip.crc32(self.file.start + start, entry.size)
+  local start = self.file:take(entry.packed, what)
+  local all, from, address = self.file.all, start, self.file.start + start
+  if entry.method ~= 0 then
+    all, address = inflated(self, entry, start, what)
+    from = 0
+  elseif entry.packed ~= entry.size then
+    refuse(self, ("is broken: %s is stored, but has two sizes"):format(what))
+  end
+  local crc = gzip.crc32(address, entry.size)
   if crc and crc ~= entry.crc then
     refuse(self, ("is damaged: %s has a wrong checksum"):format(what))
   end
-  return start, entry.size, what
+  return all, from, entry.size, address
 end
 
 --- The bytes of a member, as a string.
-function Archive:read(name) return (bytes(self, find(self, name))) end
+function Archive:read(name)
+  local _, _, size, address = self:bytes(name)
+  return ffi.string(address, size)
+end
+
+--- Closes the file. Tensors that share its pages stay valid.
+function Archive:close() self.file:close() end
 
 --- A member as a tensor that shares the file's pages, or a copy if they are not aligned.
 -- @param name   the member
 -- @param kind   the name of its dtype
 -- @param shape  a list of sizes; the member may have more elements
 function Archive:tensor(name, kind, shape)
-  return (self.file:tensor(kind, shape, (find(self, name))))
+  local all, from = self:bytes(name)
+  return files.as(all, kind, shape, from, self.file.fname)
 end
 
 --- Opens an archive and reads its directory.

@@ -175,7 +175,13 @@ local function files(moth, folder)
   end
   return {
     save = function(value, name) return moth.save(value, path_of("save", name)) end,
-    load = function(name) return moth.load(path_of("load", name)) end,
+    load = function(name)
+      local value = moth.load(path_of("load", name))
+      if class.of(value) then
+        errors.raise("load: a model of ONNX is not available in a sandbox", "E_UNSUPPORTED")
+      end
+      return value
+    end,
   }
 end
 
