@@ -305,11 +305,14 @@ local function rename(name)
   return "transformer." .. name
 end
 
+local TOKENS, HEAD = "transformer.wte.weight", "lm_head.weight" -- one tensor, stored once or twice
+
 local function sizes(dict, o)
-  local tokens, places = dict["transformer.wte.weight"], dict["transformer.wpe.weight"]
+  dict[HEAD] = dict[HEAD] or dict[TOKENS]
+  dict[TOKENS] = dict[TOKENS] or dict[HEAD]
+  local tokens, places = dict[TOKENS], dict["transformer.wpe.weight"]
   if lib.istensor(tokens) and tokens:dim() == 2 then
     o.vocab_size = o.vocab_size or tokens:size(1)
-    if dict["lm_head.weight"] == nil then dict["lm_head.weight"] = tokens end
   end
   if lib.istensor(places) and places:dim() == 2 then
     o.n_positions = o.n_positions or places:size(1)
