@@ -44,4 +44,4 @@ for _, name in ipairs {"resnet18", "resnet34", "resnet50"} do
   }
 end
 
-return audio
+return (builder.guarded(audio))

@@ -8,6 +8,7 @@ local errors = require "moth.error"
 local init = require "moth.nn.initialization"
 local initial = require "moth.models.initial"
 local lib = require "moth.binding.lib"
+local named = require "moth.nn.module.named"
 local nn = require "moth.nn"
 
 local F, Module = nn.functional, nn.Module
@@ -211,7 +212,7 @@ function BertModel:forward(...)
   return x, self.pooler(x)
 end
 
-require("moth.nn.module.named").takes(BertModel.forward, parse, "last_hidden_state, pooler_output")
+named.takes(BertModel.forward, parse, "last_hidden_state, pooler_output")
 
 -- ---- builders ----
 
@@ -256,4 +257,4 @@ for name, size in pairs(SIZES) do
   }
 end
 
-return bert
+return (builder.guarded(bert))

@@ -1,10 +1,12 @@
 --- builder.lua -- the functions of moth.models that make a model: their common arguments, and
 -- loading weights.
 
+local class = require "moth.base.class"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
 local init = require "moth.nn.initialization"
 local lib = require "moth.binding.lib"
+local named = require "moth.nn.module.named"
 
 local builder = {}
 
@@ -191,6 +193,15 @@ function builder.classes(head)
       options.num_classes = weight:size(1)
     end
   end
+end
+
+--- Lets the public classes of a file accept arguments by name, and check calls with '.'.
+-- @param space  name -> class or function; returned
+function builder.guarded(space)
+  for _, value in pairs(space) do
+    if class.isclass(value) then class.guard(value, "net", named.guard) end
+  end
+  return space
 end
 
 return builder

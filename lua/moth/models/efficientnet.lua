@@ -182,4 +182,4 @@ for size, row in pairs(SIZES) do
   }
 end
 
-return efficientnet
+return (builder.guarded(efficientnet))

@@ -7,11 +7,18 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local init = require "moth.nn.initialization"
 local lib = require "moth.binding.lib"
+local named = require "moth.nn.module.named"
 local nn = require "moth.nn"
 local ops = require("moth.binding.bind").ops
 
 local F, Module = nn.functional, nn.Module
 local gpt2 = {}
+
+local FORWARD = {
+  {"index", "input_ids", "token ids from 1, (N, L)"},
+  {"map", "cache", "keys and values of earlier positions, of net:new_cache; ids are added to it",
+   optional = true},
+}
 
 local function moth() return require "moth" end
 
@@ -156,7 +163,6 @@ local GPT2Model = class("GPT2Model", Module)
 gpt2.GPT2Model = GPT2Model
 
 GPT2Model.signature = define.signature("GPT2Model", CONFIG)
-GPT2Model.forward_args = {"input_ids", "cache"}
 
 function GPT2Model:init(...)
   local config = config_of(...)
@@ -184,13 +190,14 @@ function GPT2Model:forward(input_ids, cache)
   return (self.ln_f(x))
 end
 
+named.takes(GPT2Model.forward, FORWARD)
+
 --- GPT2Model and a last layer whose weight is that of the tokens' vectors: token ids (N, L), from
 -- 1 -> scores of the next token (N, L, vocab_size).
 local GPT2LMHeadModel = class("GPT2LMHeadModel", Module)
 gpt2.GPT2LMHeadModel = GPT2LMHeadModel
 
 GPT2LMHeadModel.signature = define.signature("GPT2LMHeadModel", CONFIG)
-GPT2LMHeadModel.forward_args = {"input_ids", "cache"}
 
 function GPT2LMHeadModel:init(...)
   local config = config_of(...)
@@ -209,6 +216,8 @@ end
 function GPT2LMHeadModel:forward(input_ids, cache)
   return (self.lm_head(self.transformer(input_ids, cache)))
 end
+
+named.takes(GPT2LMHeadModel.forward, FORWARD)
 
 --- Memory for the keys and values of earlier positions: net(ids, cache) then computes only the
 -- positions in ids, and adds them to the cache. It has no gradient.
@@ -337,4 +346,4 @@ for name, size in pairs(SIZES) do
   }
 end
 
-return gpt2
+return (builder.guarded(gpt2))

@@ -194,4 +194,4 @@ for _, name in ipairs {"mobilenet_v3_small", "mobilenet_v3_large"} do
   }
 end
 
-return mobilenet
+return (builder.guarded(mobilenet))

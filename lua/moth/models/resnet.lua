@@ -225,4 +225,4 @@ for name in pairs(resnet.SIZES) do
   }
 end
 
-return resnet
+return (builder.guarded(resnet))

@@ -136,4 +136,4 @@ unet.unet = builder.define {
   end,
 }
 
-return unet
+return (builder.guarded(unet))

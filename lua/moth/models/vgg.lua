@@ -93,4 +93,4 @@ for name, sizes in pairs(SIZES) do
   end
 end
 
-return vgg
+return (builder.guarded(vgg))

@@ -205,4 +205,4 @@ for name, size in pairs(SIZES) do
   }
 end
 
-return vit
+return (builder.guarded(vit))
