@@ -4,6 +4,7 @@
 #include "picture.h"
 #include "base/error.h"
 #include "kernel/picture.h"
+#include "kernel/picture_warp.h"
 #include "tensor/loop.h"
 #include "tensor/shape.h"
 #include "tensor/tensor.h"
@@ -20,20 +21,25 @@ static int pictures_fit(const moth_tensor *x) {
   return MOTH_OK;
 }
 
+/* y := the shape of pictures of another size. */
+static int sized(const moth_tensor *x, const int64_t size[2], moth_layout *y) {
+  int status = pictures_fit(x);
+  for (int i = 0; i < 2 && !status; i++)
+    if (size[i] < 1 || size[i] > LARGEST)
+      status = moth_fail(x->ctx, MOTH_E_DOMAIN, "size", "sides of 1 to 2^24 are needed, got %s",
+                         moth_str_ints(x->ctx, 2, size));
+  if (status) return status;
+  y->ndim = 4;
+  memcpy(y->shape, x->l.shape, sizeof y->shape);
+  y->shape[2] = size[0];
+  y->shape[3] = size[1];
+  return MOTH_OK;
+}
+
 /* -- resize -- */
 
 static int picture_resize_shape(const picture_resize_args *a, moth_layout *y) {
-  int status = pictures_fit(a->input);
-  for (int i = 0; i < 2 && !status; i++)
-    if (a->size[i] < 1 || a->size[i] > LARGEST)
-      status = moth_fail(a->ctx, MOTH_E_DOMAIN, "size", "sides of 1 to 2^24 are needed, got %s",
-                         moth_str_ints(a->ctx, 2, a->size));
-  if (status) return status;
-  y->ndim = 4;
-  memcpy(y->shape, a->input->l.shape, sizeof y->shape);
-  y->shape[2] = a->size[0];
-  y->shape[3] = a->size[1];
-  return MOTH_OK;
+  return sized(a->input, a->size, y);
 }
 
 /* Can the kernel read x as it is? */
@@ -70,6 +76,54 @@ MOTH_OP_CONST(picture_resize, PICTURE_RESIZE,
     "moth.rand(2, 3, 9, 40):mul(255):byte(), {4, 33}, {antialias = false}",
   .dtypes = MOTH_BIT(MOTH_U8) | MOTH_BIT(MOTH_F32) | MOTH_BIT(MOTH_F64),
   .flags = MOTH_OP_HIDDEN, .public_name = "resize")
+
+/* -- warp -- */
+
+static int picture_warp_shape(const picture_warp_args *a, moth_layout *y) {
+  int status = sized(a->input, a->size, y);
+  if (status) return status;
+  if (a->map.n != 9)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "map", "9 numbers are needed, got %lld",
+                     (long long)a->map.n);
+  if (a->fill.at && a->fill.n != 1 && a->fill.n != y->shape[1])
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "fill",
+                     "one number, or one for each channel of %s, is needed, got %lld",
+                     moth_str(a->input), (long long)a->fill.n);
+  return MOTH_OK;
+}
+
+/* Offsets in a picture are int32. */
+static bool near(const moth_layout *l) {
+  return (double)l->shape[2] * (double)l->stride[2] + (double)l->shape[3] * (double)l->stride[3]
+         < 0x1p31;
+}
+
+static int picture_warp_cpu(const picture_warp_args *a, moth_tensor **out) {
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  moth_tensor *x = near(&a->input->l) ? moth_tensor_retain(a->input) : moth_packed(a->input);
+  if (!x) return a->ctx->error.code;
+  const int64_t *n = x->l.shape;
+  moth_warp w = {.images = n[0], .channels = n[1], .in = {n[2], n[3]},
+                 .out = {a->size[0], a->size[1]}, .nearest = a->mode == 0, .fill = a->fill.at,
+                 .nfill = a->fill.at ? a->fill.n : 0};
+  memcpy(w.step, x->l.stride, sizeof w.step);
+  memcpy(w.at, a->map.at, sizeof w.at);
+  int status = near(&x->l) ? moth_picture_warp(a->ctx, x->l.dtype, &w, moth_at(x), moth_at(out[0]))
+                           : moth_fail(a->ctx, MOTH_E_UNSUPPORTED, "input",
+                                       "less than 2^31 pixels are needed, got %s", moth_str(x));
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_OP_CONST(picture_warp, PICTURE_WARP,
+  .doc = "Pictures in another perspective.",
+  .examples =
+    "moth.rand(1, 2, 9, 7), {0.5, 0.2, 1, -0.3, 1, 2, 0, 0, 1}, {4, 3}\n"
+    "moth.rand(1, 2, 3, 4), {1, 0, 0.3, 0, 1, -1.5, 0.1, 0.2, 1}, {7, 5}, {mode = 'bilinear', "
+    "fill = {0.5, 1}}\n"
+    "moth.rand(2, 3, 9, 40):mul(255):byte(), {0, 1, 0, 1, 0, 0, 0, 0, 1}, {40, 9}, {fill = 7}",
+  .dtypes = MOTH_BIT(MOTH_U8) | MOTH_BIT(MOTH_F32),
+  .flags = MOTH_OP_HIDDEN, .public_name = "affine")
 
 /* -- normalize -- */
 
@@ -110,5 +164,6 @@ MOTH_OP_CONST(picture_normalize, PICTURE_NORMALIZE,
   .examples = "moth.rand(2, 3, 4, 5):mul(255):byte(), {0.5, 0.4, 0.3}, {0.2, 0.3, 0.4}",
   .dtypes = MOTH_BIT(MOTH_U8), .flags = MOTH_OP_HIDDEN, .public_name = "normalize")
 
-const moth_op *const moth_picture_ops[] = {&moth_op_picture_resize, &moth_op_picture_normalize,
-                                           NULL};
+const moth_op *const moth_picture_ops[] = {
+  &moth_op_picture_resize, &moth_op_picture_warp, &moth_op_picture_normalize, NULL,
+};

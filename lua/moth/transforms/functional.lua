@@ -12,6 +12,11 @@ lazy.from(rows, "moth.transforms.geometry", "resize crop center_crop resized_cro
 lazy.from(rows, "moth.transforms.boxes", "convert_bounding_box_format clamp_bounding_boxes "
   .. "sanitize_bounding_boxes")
 lazy.from(rows, "moth.transforms.pixels", "to_dtype convert_image_dtype normalize")
+lazy.from(rows, "moth.transforms.color", "rgb_to_grayscale grayscale_to_rgb adjust_brightness "
+  .. "adjust_contrast adjust_saturation adjust_hue adjust_gamma adjust_sharpness invert posterize "
+  .. "solarize autocontrast equalize permute_channels")
+lazy.from(rows, "moth.transforms.filters", "gaussian_blur gaussian_noise erase")
+lazy.from(rows, "moth.transforms.warp", "affine rotate perspective elastic")
 rows.hflip = {"moth.transforms.geometry", "horizontal_flip"}
 rows.vflip = {"moth.transforms.geometry", "vertical_flip"}
 
