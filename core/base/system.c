@@ -1,4 +1,5 @@
 /* system.c -- the operating system's functions: POSIX, with Linux's futex. */
+#undef _FORTIFY_SOURCE /* a fortified longjmp refuses to jump to another stack */
 #include "system.h"
 
 #include <dlfcn.h>
@@ -12,6 +13,7 @@
 #endif
 #include <pthread.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -376,8 +378,11 @@ void moth_at_fork(void (*before)(void), void (*after)(void), void (*child)(void)
 #include <sanitizer/common_interface_defs.h>
 #endif
 
+/* swapcontext makes a system call for the mask of signals, so later switches are jumps. */
 struct moth_fiber {
-  ucontext_t outside, inside;
+  ucontext_t first; /* of a fiber that has not started */
+  jmp_buf outside, inside;
+  bool started;
   void (*run)(void *arg);
   void *arg;
   char *pages; /* the lowest one is not accessible: it catches an overflow */
@@ -419,29 +424,38 @@ moth_fiber *moth_fiber_new(void (*run)(void *arg), void *arg, size_t stack) {
   f->pages = mmap(NULL, f->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
                   -1, 0);
   if (f->pages == MAP_FAILED || mprotect(f->pages, page, PROT_NONE) ||
-      !context_made(&f->inside)) {
+      !context_made(&f->first)) {
     if (f->pages != MAP_FAILED) munmap(f->pages, f->size);
     free(f);
     return NULL;
   }
-  f->inside.uc_stack.ss_sp = f->pages + page;
-  f->inside.uc_stack.ss_size = stack;
-  f->inside.uc_link = NULL;
+  f->first.uc_stack.ss_sp = f->pages + page;
+  f->first.uc_stack.ss_size = stack;
+  f->first.uc_link = NULL;
   const uintptr_t at = (uintptr_t)f;
-  makecontext(&f->inside, (void (*)(void))fiber_start, 2, (unsigned)(at >> 16 >> 16),
+  makecontext(&f->first, (void (*)(void))fiber_start, 2, (unsigned)(at >> 16 >> 16),
               (unsigned)at);
   return f;
 }
 
+static void jump(jmp_buf from, jmp_buf to) {
+  if (!_setjmp(from)) _longjmp(to, 1);
+}
+
 void moth_fiber_enter(moth_fiber *f) {
-  START_SWITCH(&f->outer_fake, f->inside.uc_stack.ss_sp, f->inside.uc_stack.ss_size);
-  swapcontext(&f->outside, &f->inside);
+  START_SWITCH(&f->outer_fake, f->first.uc_stack.ss_sp, f->first.uc_stack.ss_size);
+  if (f->started) {
+    jump(f->outside, f->inside);
+  } else if (!_setjmp(f->outside)) {
+    f->started = true;
+    setcontext(&f->first);
+  }
   END_SWITCH(f->outer_fake, NULL, NULL);
 }
 
 void moth_fiber_leave(moth_fiber *f) {
   START_SWITCH(&f->inner_fake, f->outer_stack, f->outer_size);
-  swapcontext(&f->inside, &f->outside);
+  jump(f->inside, f->outside);
   END_SWITCH(f->inner_fake, &f->outer_stack, &f->outer_size);
 }
 
