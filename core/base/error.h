@@ -39,12 +39,15 @@ extern atomic_int moth_interrupts; /* a counter, so that every context sees each
 bool moth_cancelled_now(moth_ctx *ctx);
 /* Sets the time of moth_seconds from which on ops fail. 0: none. Returns the old one. */
 double moth_deadline(moth_ctx *ctx, double seconds);
+/* Is there anything that moth_cancelled must check: a request, a deadline, a slice of time? */
+static inline bool moth_needs_poll(const moth_ctx *ctx) {
+  return atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
+         (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts);
+}
 /* Returns true if a cancel is requested. Ops call it at their start and inside long loops. A slice
 ** of time that is over pauses here (slice.h). */
 static inline bool moth_cancelled(moth_ctx *ctx) {
-  return (atomic_load_explicit(&ctx->cancel, memory_order_relaxed) |
-          (atomic_load_explicit(&moth_interrupts, memory_order_relaxed) != ctx->interrupts)) &&
-         moth_cancelled_now(ctx);
+  return moth_needs_poll(ctx) && moth_cancelled_now(ctx);
 }
 /* Returns E_INTERRUPT. For code that saw a cancel and left work undone, even if the cancel was
 ** withdrawn since. */

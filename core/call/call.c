@@ -412,11 +412,12 @@ static __attribute__((noinline)) int pin_inputs(moth_call_frame *f, const moth_o
   return MOTH_OK;
 }
 
+/* watched: moth_needs_poll at the start of the call. A slice of time is watched. */
 static inline int run_call(moth_call_frame *f, const moth_op *op, const moth_slot *slots,
-                           uint32_t nslots, uint64_t given, moth_tensor **out) {
+                           uint32_t nslots, uint64_t given, bool watched, moth_tensor **out) {
   moth_tensor *target;
   int status = moth_read_args(f, op, slots, nslots, given);
-  if (__builtin_expect(f->temps.ctx->slice != NULL, 0) && !status) status = pin_inputs(f, op);
+  if (watched && !status && moth_slice_inside(f->temps.ctx)) status = pin_inputs(f, op);
   if (!status) status = given_target(f, op, slots, nslots, given, &target);
   if (status) return status;
   if (!target) return run_frame(f, op, out);
@@ -429,7 +430,7 @@ static inline int run_call(moth_call_frame *f, const moth_op *op, const moth_slo
 
 static int run_observed(const moth_op *op, const void *args, moth_tensor **out) {
   moth_call_frame *f = (moth_call_frame *)(uintptr_t)args;
-  return run_call(f, op, f->slots, f->nslots, f->given, out);
+  return run_call(f, op, f->slots, f->nslots, f->given, moth_needs_poll(f->temps.ctx), out);
 }
 
 static __attribute__((noinline)) int observe_call(moth_call_frame *f, const moth_op *op,
@@ -476,7 +477,9 @@ static int give_results(moth_ctx *ctx, const moth_op *op, const void *args, int 
 int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
                   uint64_t given, moth_handle *out, uint32_t nout) {
   MOTH_NEED(ctx, (slots || !nslots) && (out || !nout), MOTH_E_ARG);
-  if (moth_sliced(ctx)) return moth_call_sliced(ctx, op, slots, nslots, given, out, nout);
+  const bool watched = __builtin_expect(moth_needs_poll(ctx), 0);
+  if (watched && moth_sliced(ctx))
+    return moth_call_sliced(ctx, op, slots, nslots, given, out, nout);
   moth_call_frame f;
   moth_tensor *y[MOTH_MAX_OUTPUTS] = {NULL};
   moth_error_clear(ctx);
@@ -487,9 +490,9 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_settle_modes(ctx);
   moth_error_blame(ctx, op->name);
   moth_frame_open(&f, ctx);
-  int status = moth_cancelled(ctx) ? moth_stopped(ctx)
-               : ctx->observer     ? observe_call(&f, op, slots, nslots, given, y)
-                                   : run_call(&f, op, slots, nslots, given, y);
+  int status = watched && moth_cancelled_now(ctx) ? moth_stopped(ctx)
+               : ctx->observer ? observe_call(&f, op, slots, nslots, given, y)
+                               : run_call(&f, op, slots, nslots, given, watched, y);
   moth_frame_close(&f);
   ctx->numbers = 0;
   return give_results(ctx, op, &f.args, status, y, out, nout);

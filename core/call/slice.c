@@ -8,9 +8,13 @@
 #include "frame.h"
 #include "registry.h"
 #include "tensor/handles.h"
+#include "tensor/shape.h"
 #include "tensor/tensor.h"
 
 #define STACK_BYTES ((size_t)1 << 20) /* of a fiber, as of a thread of the pool */
+#define SHORT_ELEMENTS 4096 /* an elementwise op up to this size runs without the fiber */
+#define SHORT_SECONDS 5e-5  /* if at least so much time is left */
+#define VIEWS 16            /* views are so short that the time is checked once for this many */
 
 typedef struct call_state { /* a context's state of one call */
   moth_error_state error;
@@ -31,6 +35,7 @@ struct moth_slice {
   bool busy;      /* the job has begun and not ended */
   bool abandoned; /* polls stop the job */
   double deadline;
+  unsigned views; /* that ran without the fiber */
   bool entered;
   moth_modes modes, host_modes;     /* of the work, while it is not entered; of the host */
   moth_main_state base, host_base;
@@ -81,6 +86,8 @@ static void restore_state(moth_ctx *ctx, const call_state *c) {
   ctx->lanes = c->lanes;
 }
 
+bool moth_slice_inside(const moth_ctx *ctx) { return ctx->slice && ctx->slice->inside; }
+
 bool moth_slice_pending(const moth_ctx *ctx) { return !ctx->slice->inside && !ctx->slice->plain; }
 
 /* Is the time over? A recording in progress, a profile or a shape rule is not interrupted. */
@@ -127,13 +134,13 @@ static int another(moth_ctx *ctx) {
 /* Runs the fiber until the job ends or pauses. */
 static int go_on(moth_slice *s) {
   moth_slice *before = s->ctx->slice;
-  s->ctx->slice = s;
-  watch(s->ctx);
+  if (s != before) s->ctx->slice = s, watch(s->ctx);
   s->inside = true;
+  moth_ctx *outer = moth_pause_for(s->ctx);
   moth_fiber_enter(s->fiber);
+  moth_pause_for(outer);
   s->inside = false;
-  s->ctx->slice = before;
-  watch(s->ctx);
+  if (s != before) s->ctx->slice = before, watch(s->ctx);
   if (s->busy) return paused(s->ctx);
   moth_dealloc(s->ctx, s->lists, s->list_bytes);
   s->lists = NULL;
@@ -182,12 +189,39 @@ static int copy_lists(moth_slice *s) {
   return MOTH_OK;
 }
 
+/* Is this an elementwise op of few elements? The inputs have one shape, or are numbers: a broadcast
+** may be large. */
+static bool few_elements(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
+                         uint64_t given) {
+  const moth_tensor *first = NULL, *x = NULL;
+  if (!(op->flags & MOTH_OP_STRIDED) || op->lists) return false;
+  for (uint32_t i = 0; i < op->ninputs; i++) {
+    const moth_input *in = &op->inputs[i];
+    if (!(given >> in->row & 1) || in->slot >= nslots) continue;
+    x = moth_lookup(ctx, &slots[in->slot].handle);
+    if (!x || x->l.numel > SHORT_ELEMENTS) return false;
+    if (x->l.ndim && first && !moth_shape_same(&x->l, &first->l)) return false;
+    if (x->l.ndim) first = x;
+  }
+  return x != NULL;
+}
+
+/* Does the call end soon, and before the slice does? A fiber takes longer than such a call. */
+static bool is_short(moth_slice *s, const moth_op *op, const moth_slot *slots, uint32_t nslots,
+                     uint64_t given) {
+  const bool view = op->view && !op->origin;
+  if (view && ++s->views % VIEWS) return true;
+  return (view || few_elements(s->ctx, op, slots, nslots, given)) &&
+         moth_seconds() + SHORT_SECONDS < s->deadline;
+}
+
 int32_t moth_call_sliced(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint32_t nslots,
                          uint64_t given, moth_handle *out, uint32_t nout) {
   moth_slice *s = ctx->slice;
   if (s->busy && (s->job != job_call || s->op != op)) return another(ctx);
   if (!s->busy) {
-    if (!op || nslots > MOTH_MAX_SLOTS) { /* moth_call explains what is wrong */
+    const bool wrong = !op || nslots > MOTH_MAX_SLOTS; /* moth_call explains what */
+    if (wrong || is_short(s, op, slots, nslots, given)) {
       s->plain = true;
       int32_t status = moth_call(ctx, op, slots, nslots, given, out, nout);
       s->plain = false;

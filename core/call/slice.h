@@ -25,6 +25,7 @@ static inline bool moth_sliced(const moth_ctx *ctx) {
   return __builtin_expect(ctx->slice != NULL, 0) && moth_slice_pending(ctx);
 }
 
+bool moth_slice_inside(const moth_ctx *ctx);  /* does a fiber run the current slice? */
 bool moth_slices_inside(const moth_ctx *ctx); /* does a fiber run? */
 void moth_slices_free(moth_ctx *ctx);
 

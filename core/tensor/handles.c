@@ -86,7 +86,7 @@ static void free_slot(moth_ctx *ctx, uint32_t i, uint32_t scope_id) {
   moth_tensor_release(x);
 }
 
-static moth_tensor *lookup(moth_ctx *ctx, const moth_handle *h) {
+moth_tensor *moth_lookup(const moth_ctx *ctx, const moth_handle *h) {
   if (h->_slot >= ctx->nslots || h->_slot == 0) return NULL;
   const moth_entry *e = &ctx->slots[h->_slot];
   if (h->_slot <= MOTH_NUMBER_SLOTS && !(ctx->numbers >> h->_slot & 1)) return NULL;
@@ -94,7 +94,7 @@ static moth_tensor *lookup(moth_ctx *ctx, const moth_handle *h) {
 }
 
 moth_tensor *moth_resolve_any(moth_ctx *ctx, const moth_handle *h, const char *arg) {
-  moth_tensor *x = h ? lookup(ctx, h) : NULL;
+  moth_tensor *x = h ? moth_lookup(ctx, h) : NULL;
   if (!x) moth_fail(ctx, MOTH_E_STATE, arg, "this tensor was released");
   return x;
 }
@@ -113,7 +113,7 @@ moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg) 
 
 int32_t moth_alive(moth_ctx *ctx, const moth_handle *x) {
   MOTH_NEED(ctx, x, 0);
-  return lookup(ctx, x) != NULL;
+  return moth_lookup(ctx, x) != NULL;
 }
 
 uint32_t moth_died_in(moth_ctx *ctx, const moth_handle *x) {

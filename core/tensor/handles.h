@@ -4,6 +4,8 @@
 
 #include "base/context.h"
 
+/* The tensor of a handle, borrowed, or NULL. */
+moth_tensor *moth_lookup(const moth_ctx *ctx, const moth_handle *h);
 /* The tensor of a handle, borrowed. Fails for a sparse tensor: ops that read or write elements do
 ** not accept them. */
 moth_tensor *moth_resolve(moth_ctx *ctx, const moth_handle *h, const char *arg);
