@@ -59,6 +59,19 @@ static struct {
 
 atomic_int moth_pool_lanes; /* 0: not decided yet */
 _Thread_local bool moth_on_worker;
+static _Thread_local moth_ctx *pausing;
+
+moth_ctx *moth_pause_for(moth_ctx *ctx) {
+  moth_ctx *old = pausing;
+  pausing = ctx;
+  return old;
+}
+
+/* Another thread may continue the slice: nothing here may be read after the poll. */
+void moth_pause(void) {
+  moth_ctx *ctx = pausing;
+  if (ctx && ctx->slice_poll) ctx->slice_poll(ctx);
+}
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

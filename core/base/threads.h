@@ -24,6 +24,14 @@ static inline int moth_lanes(const moth_ctx *ctx) { return ctx->lanes; }
 int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_work *work,
                   const void *arg);
 
+/* Long loops of a piece call this: if the piece runs in a slice of time that is over, the slice
+** pauses here (slice.h). Pieces that call it often enough are not made shorter for slices: see
+** moth_grain. */
+void moth_pause(void);
+moth_ctx *moth_pause_for(moth_ctx *ctx); /* the context that pauses on this thread; the old one */
+/* The grain for n items whose work calls moth_pause: in a slice, all of them are one piece. */
+static inline int64_t moth_grain(const moth_ctx *ctx, int64_t n) { return ctx->slice ? n : 1; }
+
 /* True on a DataLoader worker's thread, which starts no jobs on others. */
 extern _Thread_local bool moth_on_worker;
 

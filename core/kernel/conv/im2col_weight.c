@@ -110,6 +110,7 @@ static void add_band(const task *t, bool first, float *sums) {
       for (int64_t k = 0; k < taps; k += height)
         tile->sum((int)least(taps - k, height), v, n, x, j->off + k, t->window_at + q, t->gt, width,
                   q || !first, to + k * width);
+      moth_pause();
     }
   }
 }
@@ -162,6 +163,7 @@ static void gather(int64_t first, int64_t last, int thread, const void *arg) {
       j->tile->transpose(whole, n, sums, width, to, j->taps);
       for (int64_t k = whole; k < j->taps; k++)
         for (int64_t f = 0; f < n; f++) to[f * j->taps + k] = sums[k * width + f];
+      moth_pause();
     }
 }
 

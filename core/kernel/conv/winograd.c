@@ -146,6 +146,7 @@ static void results(const job *j, int64_t g, int64_t part, const run *runs, int 
     multiply(j, some, n, j->packed + (g * j->panels + p) * j->of_panel, v, m);
     for (int64_t f = 0; f < some; f++)
       write_results(j, g * j->filters + i + f, runs, count, n, m + f * j->some);
+    moth_pause();
   }
 }
 
@@ -167,9 +168,11 @@ static void take_bunch(const job *j, int64_t at, bunch *b) {
 
 static void see(const job *j, const bunch *b, int64_t c, int64_t channels, float *v) {
   const int64_t size = j->in[0] * j->in[1];
-  for (int64_t i = c; i < c + channels; i++)
+  for (int64_t i = c; i < c + channels; i++) {
     transform_channel(j, j->x + (b->g * j->channels + i) * size, b->runs, b->count,
                       v + i * j->step);
+    if (i % 16 == 15) moth_pause();
+  }
 }
 
 /* Items are channels of all bunches. */

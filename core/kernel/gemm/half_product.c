@@ -239,6 +239,7 @@ static void multiply(const halves *h, int64_t block, int64_t first, int64_t last
       else sum_floats(h, &s, t, n);
     }
     finish(h, &s);
+    moth_pause();
   }
 }
 
@@ -293,7 +294,8 @@ static int shared(moth_ctx *ctx, halves *h) {
     double ns = (double)h->p.m * (double)h->n * (double)h->p.k /
                 (h->pairs ? BF16_PER_NS : FLOATS_PER_NS);
     if (!status)
-      status = moth_parallel(ctx, items, 1, ns / (double)items, rows ? by_blocks : by_panels, h);
+      status = moth_parallel(ctx, items, moth_grain(ctx, items), ns / (double)items,
+                             rows ? by_blocks : by_panels, h);
   }
   return status;
 }

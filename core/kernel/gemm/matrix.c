@@ -3,6 +3,8 @@
 */
 #include "matrix.h"
 
+#include "base/threads.h"
+
 #include <stddef.h>
 #include <string.h>
 
@@ -13,6 +15,7 @@
 /* tiles of A that are multiplied with a panel of B before the next panel; they stay in L2 */
 #define BLOCK_TILES 40
 #define BLOCK_MOST 44 /* maximal number of such tiles with AVX2, where blocks have equal sizes */
+#define PAUSE_PRODUCTS (1 << 21) /* multiply-adds between two calls of moth_pause */
 #define LOW_TILE 6    /* rows of a tile that has more than two vectors */
 /* floats between packed tiles; without a gap the tiles would share few sets of L1 */
 #define TILE_GAP 16
@@ -294,6 +297,7 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
   const int64_t most = p->k > MOST_CHAINS * CHAIN_PRODUCTS ? MOTH_MATRIX_DEPTH : CHAIN_PRODUCTS;
   const bool far_a = p->m * p->k > L2_FLOATS && p->cs == 1,
              far_b = p->k * p->n > L2_FLOATS && p->m > PREFETCH_ROWS;
+  int64_t done = 0; /* multiply-adds since the last pause */
   int64_t depth = moth_matrix_depth(p->k), bottom = t1 * height < p->m ? t1 * height : p->m;
   for (int64_t t = 0; t < p->k || t == 0; t += depth) {
     int64_t k = p->k - t < depth ? p->k - t : depth, chain = equal_part(k, most);
@@ -318,6 +322,7 @@ static void part(const moth_matrix *p, int64_t t0, int64_t t1, int64_t p0, int64
         const bool first = far_a && j == p0, laid = scratch != NULL;
         if (cut.lanes == 8 && !wide()) strips_near(&s, loops[nv - 1], &rows, laid, first, m);
         else strips(&s, loops[nv - 1], &rows, laid, first);
+        if ((done += m * k * width) > PAUSE_PRODUCTS) done = 0, moth_pause();
       }
     }
   }

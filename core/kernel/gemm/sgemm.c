@@ -216,7 +216,7 @@ static int run_tiles(moth_ctx *ctx, shared *s) {
   double ns = (double)q->m * (double)q->n * (double)q->k / PER_NS;
   s->by_rows = q->m >= q->n || panels < 4 || s->scratch ? tiles >= 4 || tiles >= panels : false;
   int64_t items = s->by_rows ? tiles : panels;
-  return moth_parallel(ctx, items, 1, ns / (double)items, tile_part, s);
+  return moth_parallel(ctx, items, moth_grain(ctx, items), ns / (double)items, tile_part, s);
 }
 
 /* The pieces of a packed B. They are equal, have whole vectors, and as many columns as fit the
