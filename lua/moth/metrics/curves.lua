@@ -7,6 +7,7 @@
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
+local evenly = require "moth.functions.evenly"
 local inputs = require "moth.metrics.inputs"
 local lib = require "moth.binding.lib"
 local Metric = require "moth.metrics.metric"
@@ -17,15 +18,6 @@ local curves = {}
 
 -- ---- thresholds ----
 
--- The thresholds from 0 to 1 that torch.linspace computes in f32: from both ends.
-local function evenly(n)
-  local moth = require "moth"
-  local step = moth.tensor(1):div_(n - 1)
-  local low = moth.arange(n, {dtype = moth.float32}) * step
-  local high = 1 - moth.arange(n - 1, -1, -1, {dtype = moth.float32}) * step
-  return (low:where(moth.arange(n):lt(n / 2), high))
-end
-
 local function read_thresholds(name, value)
   if value == nil then return nil end
   local moth = require "moth"
@@ -34,7 +26,7 @@ local function read_thresholds(name, value)
       errors.refuse(name, "thresholds", "a number of thresholds from 2 on is needed", value,
         "E_DOMAIN")
     end
-    return evenly(value)
+    return moth.tensor(evenly(0, 1, value), {dtype = moth.float32})
   end
   local x = lib.is_plain(value) and moth.tensor(value, {dtype = moth.float32}) or value
   if not lib.istensor(x) or x:dim() ~= 1 or x:numel() == 0 then

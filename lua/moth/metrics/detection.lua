@@ -6,6 +6,7 @@
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
+local evenly = require "moth.functions.evenly"
 local lib = require "moth.binding.lib"
 local match = require "moth.metrics.match"
 local Metric = require "moth.metrics.metric"
@@ -55,8 +56,8 @@ end
 function MeanAveragePrecision:init(format, iou_type, ious, recalls, most, class_metrics, average)
   self.box_format, self.iou_type, self.class_metrics = format, iou_type, class_metrics
   self.average = average
-  self.iou_thresholds = read_list("iou_thresholds", ious, match.evenly(0.5, 0.95, 10))
-  self.rec_thresholds = read_list("rec_thresholds", recalls, match.evenly(0, 1, 101))
+  self.iou_thresholds = read_list("iou_thresholds", ious, evenly(0.5, 0.95, 10))
+  self.rec_thresholds = read_list("rec_thresholds", recalls, evenly(0, 1, 101))
   most = read_list("max_detection_thresholds", most, {1, 10, 100})
   if #most ~= 3 then
     errors.refuse(NAME, "max_detection_thresholds", "three numbers are needed", most)

@@ -5,23 +5,9 @@
 -- wanted_areas, sizes (areas that decide small, medium, large), crowds of the targets; and
 -- inside(k, l), the area of the intersection of detection k and target l.
 
-local ffi = require "ffi"
-
 local match = {}
 
 local max, min = math.max, math.min
-
-local function f32(x) return tonumber(ffi.cast("float", x)) end
-
---- n numbers from first to last, rounded to f32 as torch.linspace computes them.
-function match.evenly(first, last, n)
-  first, last = f32(first), f32(last)
-  local step, list = f32((last - first) / (n - 1)), {}
-  for i = 0, n - 1 do
-    list[i + 1] = i < n / 2 and f32(first + step * i) or f32(last - step * (n - 1 - i))
-  end
-  return list
-end
 
 local RANGES = {{"all", 0, 1e10}, {"small", 0, 32 ^ 2}, {"medium", 32 ^ 2, 96 ^ 2},
                 {"large", 96 ^ 2, 1e10}}

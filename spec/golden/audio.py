@@ -1,0 +1,111 @@
+"""Writes audio.json: values of torchaudio's functions and transforms.
+
+    python3 spec/golden/audio.py > spec/golden/audio.json      # needs torchaudio
+
+Signals are ((3k^2 + 7k + 13c) mod 101 - 50) / 64 of sample k and channel c, both from 0; `shape` is
+their shape, whose last dimension is time. A case has the transform or function, its arguments, the
+shape of the result and every STRIDE-th of its elements. Complex results are pairs. The arguments of
+a function are in its order.
+
+Resample and griffinlim are computed in f64: torchaudio's f32 filters have phases that are rounded
+to f32, and griffinlim's iterations amplify rounding errors.
+"""
+
+import json
+import math
+import sys
+
+import torch
+import torchaudio.functional as F
+import torchaudio.transforms as T
+
+CASES, WINDOWS = [], {"hann": torch.hann_window, "hamming": torch.hamming_window}
+
+
+def signal(*shape):
+    k = torch.arange(shape[-1], dtype=torch.int64)
+    rows = [((3 * k * k + 7 * k + 13 * c) % 101 - 50) / 64
+            for c in range(math.prod(shape[:-1]))]
+    return torch.stack(rows).reshape(shape).float()
+
+
+def put(entry, y):
+    if y.is_complex():
+        y = torch.view_as_real(y)
+    flat = y.flatten()
+    stride = max(1, -(-flat.numel() // 40))
+    entry.update(size=list(y.shape), stride=stride,
+                 values=[float(f"{v:.9g}") for v in flat[::stride].tolist()])
+    CASES.append(entry)
+
+
+def module(name, shape, **args):
+    given = dict(args)
+    if "window_fn" in given:
+        given["window_fn"] = WINDOWS[given["window_fn"]]
+    x = signal(*shape)
+    if name == "Resample":
+        given["dtype"], x = torch.float64, x.double()
+    put({"module": name, "shape": list(shape), "args": args}, getattr(T, name)(**given)(x))
+
+
+def function(name, *args, window=None, shape=None):
+    """`shape` and `window` stand for the first argument and the window in args."""
+    given = list(args)
+    for i, a in enumerate(given):
+        if a == "signal":
+            given[i] = signal(*shape)
+        elif isinstance(a, str) and a in WINDOWS:
+            given[i] = WINDOWS[a](window)
+    put({"function": name, "shape": shape, "window": window, "args": list(args)},
+        getattr(F, name)(*given))
+
+
+module("Spectrogram", (2, 1000))
+module("Spectrogram", (1000,), n_fft=64, power=1.0)
+module("Spectrogram", (1000,), n_fft=64, power=None)
+module("Spectrogram", (2, 500), n_fft=50, win_length=40, hop_length=13, pad=7, power=3.0,
+       normalized=True, window_fn="hamming")
+module("Spectrogram", (500,), n_fft=64, normalized="frame_length", center=False, onesided=False)
+for mode in ["constant", "replicate", "circular"]:
+    module("Spectrogram", (1, 300), n_fft=64, pad_mode=mode)
+module("MelSpectrogram", (2, 4000), n_mels=64)
+module("MelSpectrogram", (2000,), sample_rate=8000, n_fft=256, hop_length=80, f_min=50.0,
+       f_max=3800.0, n_mels=40, norm="slaney", mel_scale="slaney", power=1.0)
+module("MFCC", (2, 4000), n_mfcc=13, melkwargs={"n_mels": 40})
+module("MFCC", (2000,), sample_rate=8000, n_mfcc=20, log_mels=True,
+       melkwargs={"n_fft": 256, "n_mels": 32, "mel_scale": "slaney"})
+module("AmplitudeToDB", (1, 2, 30), stype="magnitude", top_db=30.0)
+module("ComputeDeltas", (2, 3, 30))
+module("ComputeDeltas", (3, 30), win_length=7, mode="reflect")
+module("Resample", (2, 500), orig_freq=48000, new_freq=16000)
+module("Resample", (500,), orig_freq=16000, new_freq=44100)
+module("Resample", (500,), orig_freq=3, new_freq=2, resampling_method="sinc_interp_kaiser",
+       lowpass_filter_width=16, rolloff=0.9, beta=12.0)
+module("Resample", (500,), orig_freq=8000, new_freq=11025,
+       resampling_method="sinc_interp_kaiser")
+module("MuLawEncoding", (300,))
+module("MuLawEncoding", (300,), quantization_channels=64)
+module("Vol", (2, 100), gain=1.5)
+module("Vol", (100,), gain=0.3, gain_type="power")
+module("Vol", (100,), gain=-6.0, gain_type="db")
+for fade in ["linear", "quarter_sine", "half_sine", "logarithmic", "exponential"]:
+    module("Fade", (2, 100), fade_in_len=30, fade_out_len=17, fade_shape=fade)
+function("melscale_fbanks", 201, 0.0, 8000.0, 40, 16000)
+function("melscale_fbanks", 513, 20.0, 11025.0, 80, 22050, "slaney", "slaney")
+function("linear_fbanks", 129, 100.0, 4000.0, 20, 8000)
+function("create_dct", 13, 40, "ortho")
+function("create_dct", 40, 128, None)
+function("spectrogram", "signal", 0, "hann", 64, 16, 64, 2.0, False, shape=[300], window=64)
+function("resample", "signal", 16000, 8000, shape=[2, 300])
+function("amplitude_to_DB", "signal", 10.0, 1e-3, 0.5, 20.0, shape=[2, 3, 4, 9])
+function("DB_to_amplitude", "signal", 2.0, 0.5, shape=[2, 9])
+function("mu_law_decoding", "signal", 256, shape=[50])
+function("gain", "signal", 3.0, shape=[20])
+function("preemphasis", "signal", 0.97, shape=[2, 20])
+function("spectral_centroid", "signal", 8000, 0, "hann", 64, 32, 64, shape=[300], window=64)
+# the absolute values of a signal are a spectrogram
+put({"function": "griffinlim", "shape": [21, 30], "window": 40, "absolute": True, "double": True,
+     "args": ["signal", "hann", 40, 20, 40, 1.0, 8, 0.99, None, False]},
+    F.griffinlim(signal(21, 30).double().abs(), torch.hann_window(40, dtype=torch.float64), 40, 20, 40, 1.0, 8, 0.99, None, False))
+sys.stdout.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
