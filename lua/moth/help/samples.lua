@@ -224,6 +224,15 @@ function Double:transform(x, params, kind)
   return kind == "image" and x * 2 or x
 end
 print(Double()(moth.rand(3, 8, 8)):max())]],
+  ["moth.transforms.MixUp"] = [[
+local mixup = moth.transforms.MixUp{num_classes = 3}
+local x, y = mixup(moth.rand(2, 3, 8, 8), moth.tensor{1LL, 3LL})]],
+  ["moth.transforms.CutMix"] = [[
+local cutmix = moth.transforms.CutMix{num_classes = 3}
+local x, y = cutmix(moth.rand(2, 3, 8, 8), moth.tensor{1LL, 3LL})]],
+  ["moth.transforms.RandomIoUCrop"] = [[
+local crop = moth.transforms.RandomIoUCrop()
+print(crop{image = moth.rand(3, 8, 8), boxes = moth.tensor{{1, 2, 5, 6}}}.boxes)]],
   ["moth.transforms.Image"] = "moth.transforms.Image(moth.rand(3, 8, 8))",
   ["moth.transforms.Mask"] = "moth.transforms.Mask(moth.zeros(8, 8))",
   ["moth.transforms.BoundingBoxes"] = [[
@@ -556,6 +565,15 @@ local TRANSFORMS = {
   TenCrop = "4", Pad = "1, {padding_mode = 'edge'}", RandomHorizontalFlip = "0.5",
   RandomVerticalFlip = "0.5", ToDtype = "moth.uint8, {scale = true}",
   Normalize = "{0.5, 0.4, 0.3}, {0.2, 0.2, 0.2}", ConvertImageDtype = "moth.float64",
+  RandomRotation = "30", RandomAffine = "{-20, 20}, {0.1, 0.1}, {0.8, 1.2}, 5",
+  RandomPerspective = "0.5, 1", ElasticTransform = "5, 1", Grayscale = "3", RGB = "",
+  RandomGrayscale = "0.5", ColorJitter = "0.4, 0.4, 0.4, 0.1", RandomChannelPermutation = "",
+  RandomPhotometricDistort = "", RandomInvert = "0.5", RandomPosterize = "3",
+  RandomSolarize = "0.5", RandomEqualize = "0.5", RandomAutocontrast = "0.5",
+  RandomAdjustSharpness = "2", GaussianBlur = "3, {0.5, 1}", GaussianNoise = "0, 0.05",
+  RandomErasing = "1", AutoAugment = "'cifar10'", RandAugment = "2, 9", TrivialAugmentWide = "",
+  AugMix = "", RandomResize = "6, 12", RandomShortestSize = "{6, 12}", ScaleJitter = "{16, 16}",
+  RandomZoomOut = "0, {1, 2}",
   Identity = "", ToPureTensor = "", ConvertBoundingBoxFormat = "'XYWH'", ClampBoundingBoxes = "",
 }
 

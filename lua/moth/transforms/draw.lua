@@ -34,6 +34,15 @@ function draw.order(generator, n)
   return ops.randperm(n, generator):tolist()
 end
 
+--- A number from 0 to 1 of a Beta distribution with two equal parameters.
+function draw.beta(generator, alpha)
+  if alpha == 1 then return draw.uniform(generator, 0, 1) end
+  local shape = require("moth").tensor({alpha, alpha}, {dtype = dtype.by_name.float64})
+  local a, b = unpack(ops.standard_gamma(shape, generator):tolist())
+  if a + b == 0 then return draw.integer(generator, 0, 2) end -- both are too small for f64
+  return a / (a + b)
+end
+
 --- Rounds as Python does: halves to the even integer.
 function draw.round(x)
   local low = math.floor(x)

@@ -22,5 +22,16 @@ lazy.from(rows, "moth.transforms.crops", "Resize CenterCrop RandomCrop RandomRes
   .. "TenCrop Pad RandomHorizontalFlip RandomVerticalFlip")
 lazy.from(rows, "moth.transforms.types", "ToDtype ConvertImageDtype Normalize Lambda Identity "
   .. "ToPureTensor ConvertBoundingBoxFormat ClampBoundingBoxes SanitizeBoundingBoxes")
+lazy.from(rows, "moth.transforms.warps", "RandomRotation RandomAffine RandomPerspective "
+  .. "ElasticTransform")
+lazy.from(rows, "moth.transforms.colors", "Grayscale RandomGrayscale RGB ColorJitter "
+  .. "RandomChannelPermutation RandomPhotometricDistort RandomInvert RandomPosterize "
+  .. "RandomSolarize RandomEqualize RandomAutocontrast RandomAdjustSharpness GaussianBlur "
+  .. "GaussianNoise")
+lazy.from(rows, "moth.transforms.augment", "RandomErasing MixUp CutMix")
+lazy.from(rows, "moth.transforms.auto", "AutoAugment AutoAugmentPolicy RandAugment "
+  .. "TrivialAugmentWide AugMix")
+lazy.from(rows, "moth.transforms.scales", "RandomResize RandomShortestSize ScaleJitter "
+  .. "RandomZoomOut RandomIoUCrop")
 
 return (lazy.namespace("moth.transforms", {}, rows))

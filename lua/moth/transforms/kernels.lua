@@ -17,9 +17,15 @@ local list = {}
 --- Adds the functions of a name: image, mask, boxes; each is optional.
 function kernels.add(name, functions) list[name] = functions end
 
+-- The functions of a name; loads the file that adds them.
+local function functions_of(name)
+  if not list[name] then assert(require("moth.transforms.functional")[name]) end
+  return list[name]
+end
+
 --- Applies a function to a value of a kind; a kind that it does not have is returned unchanged.
 function kernels.run(name, kind, x, ...)
-  local f = list[name][kind]
+  local f = (list[name] or functions_of(name))[kind]
   if not f then return x end
   return (f(x, ...))
 end

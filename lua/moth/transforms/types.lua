@@ -6,6 +6,7 @@ local class = require "moth.base.class"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
 local kernels = require "moth.transforms.kernels"
+local labels = require "moth.transforms.labels"
 local lib = require "moth.binding.lib"
 local pixels = require "moth.transforms.pixels"
 local values = require "moth.transforms.values"
@@ -162,16 +163,15 @@ types.SanitizeBoundingBoxes = SanitizeBoundingBoxes
 SanitizeBoundingBoxes.signature = define.signature("SanitizeBoundingBoxes", {
   {"float", "min_size", "the smallest width and height", default = 1},
   {"float", "min_area", "the smallest area", default = 1},
-  {"any", "labels_getter", "function(sample), which returns the tensor of labels or a list of "
-    .. "tensors; default: the key `labels`, or the only key with \"label\" in its name; moth.none: "
-    .. "there are no labels", default = "default", optional = true},
+  labels.ARGUMENT,
 })
 
 --- Removes boxes that are outside the picture or too small, together with their labels and masks.
 -- @param min_size       the smallest width and height (default 1)
 -- @param min_area       the smallest area (default 1)
 -- @param labels_getter  function(sample), which returns the tensor of labels, or a list of tensors;
--- default: the key `labels`, or a key with "label" in its name; moth.none: there are no labels
+-- default: the second value, or the key `labels`, or a key with "label" in its name; moth.none:
+-- there are no labels
 function SanitizeBoundingBoxes:init(min_size, min_area, getter)
   for name, value in pairs {min_size = min_size, min_area = min_area} do
     if value < 1 then
@@ -182,30 +182,6 @@ function SanitizeBoundingBoxes:init(min_size, min_area, getter)
   self.min_size, self.min_area, self.labels_getter = min_size, min_area, getter
 end
 
--- The tensor of labels in a sample.
-local function labels_in(sample, second)
-  local from = second == nil and sample or second
-  if lib.istensor(from) then return from end
-  local found
-  for key, value in pairs(lib.is_plain(from) and from or {}) do
-    local name = type(key) == "string" and key:lower() or ""
-    if name == "labels" then return value end
-    if name:find "label" and (not found or key < found) then found = key end
-  end
-  if found then return from[found] end
-  errors.raise("SanitizeBoundingBoxes: the sample has no labels; pass a labels_getter, or "
-    .. "labels_getter = moth.none", "E_TYPE")
-end
-
--- Replaces the tensors of `chosen` in a value by their rows.
-local function selected(value, chosen, good)
-  if lib.istensor(value) then return chosen[value] and value[good] or value end
-  if not lib.is_plain(value) then return value end
-  local copy = {}
-  for key, each in pairs(value) do copy[key] = selected(each, chosen, good) end
-  return copy
-end
-
 local function found_boxes(parts)
   for _, part in ipairs(parts) do
     if part.kind == "boxes" then return part.value end
@@ -214,14 +190,12 @@ local function found_boxes(parts)
 end
 
 function SanitizeBoundingBoxes:forward(...)
-  local getter, labels = self.labels_getter, nil
-  if getter == "default" then labels = labels_in(...)
-  elseif getter then labels = getter(...) end
+  local found = labels.of("SanitizeBoundingBoxes", self.labels_getter, ...)
   local parts, copy = Transform.parts_of(select("#", ...), ...)
   local b = found_boxes(parts)
   local good = box.valid(b.data, b.format, b.canvas_size, self.min_size, self.min_area)
   local n, chosen = b.data:size(1), {}
-  for _, each in ipairs(lib.istensor(labels) and {labels} or labels or {}) do
+  for _, each in ipairs(lib.istensor(found) and {found} or found or {}) do
     if each:size(1) ~= n then
       errors.raise(("SanitizeBoundingBoxes: there are %d boxes and %d labels"):format(n,
         each:size(1)), "E_SHAPE")
@@ -235,7 +209,8 @@ function SanitizeBoundingBoxes:forward(...)
       Transform.store(part, x[good])
     end
   end
-  for i = 1, copy.n do copy[i] = selected(copy[i], chosen, good) end
+  local function kept(x) return chosen[x] and x[good] end
+  for i = 1, copy.n do copy[i] = labels.replaced(copy[i], kept) end
   return unpack(copy, 1, copy.n)
 end
 

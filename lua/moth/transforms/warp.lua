@@ -207,8 +207,8 @@ kernels.add("affine", {
   end,
 })
 
-local CENTER = {"floats?", "center", "centre, {x, y} in pixels from the left upper corner; default: "
-                .. "the middle"}
+local CENTER = {"floats?", "center", "{x, y} in pixels from the left upper corner; default: the "
+                .. "middle"}
 local NEAREST = {"enum", "interpolation", "between pixels; masks are always nearest",
                  choices = MODES}
 local BILINEAR = {"enum", "interpolation", "between pixels; masks are always nearest",
