@@ -9,6 +9,7 @@ local ffi = require "ffi"
 local lib = require "moth.binding.lib"
 local pack = require "moth.data.pack"
 local machine = require "moth.base.machine"
+local seeds = require "moth.data.seeds"
 
 local C, ctx = lib.C, lib.ctx
 
@@ -140,15 +141,6 @@ end
 
 -- ---- passes ----
 
--- Mixes two numbers to a seed below 2^53, by the mixing steps of splitmix64 (Steele et al., 2014).
-local function mixed(a, b)
-  local x = ffi.cast("uint64_t", a) + 0x9e3779b97f4a7c15ULL * (ffi.cast("uint64_t", b) + 1)
-  x = bit.bxor(x, bit.rshift(x, 30)) * 0xbf58476d1ce4e5b9ULL
-  x = bit.bxor(x, bit.rshift(x, 27)) * 0x94d049bb133111ebULL
-  return tonumber(bit.rshift(bit.bxor(x, bit.rshift(x, 31)), 11))
-end
-crew.seed = mixed
-
 local function send(self, pass, k)
   local m, text = self.message, pass.waiting[k]
   m.number, m.tokens, m.ntokens = pass.base + k, nil, 0
@@ -166,7 +158,7 @@ local function ask(self, pass)
   end
   if lib.istensor(positions) then positions = positions:tolist() end
   local k = pass.asked + 1
-  pass.waiting[k] = (pack.write(2, mixed(pass.seed, pass.skip + k), positions))
+  pass.waiting[k] = (pack.write(2, seeds.mixed(pass.seed, pass.skip + k), positions))
   pass.asked, self.number = k, pass.base + k
   send(self, pass, k)
 end

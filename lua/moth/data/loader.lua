@@ -18,6 +18,7 @@ local iterable = require "moth.data.iterable"
 local calls = require "moth.binding.calls"
 local lib = require "moth.binding.lib"
 local sampler = require "moth.data.sampler"
+local seeds = require "moth.data.seeds"
 local sources = require "moth.data.source"
 local workers = require "moth.data.workers"
 
@@ -344,13 +345,20 @@ local function lists_of_positions(self, skip)
   return next_batch
 end
 
-local function slow_pass(self, skip)
-  local next_batch = lists_of_positions(self, skip)
+-- As a worker does it: a collate_fn that is a source draws from the batch's seed, too; a function
+-- runs in this state.
+local function slow_pass(self, skip, pass)
+  local next_batch, number = lists_of_positions(self, skip), skip
   local source, join = self.dataset, self.collate_fn or loader.default_collate
+  local function batch(positions) return checked(join(loader.samples(source, positions))) end
+  local inside = sources.is(join)
   return function()
     local positions = next_batch()
     if positions == nil then return nil end
-    return checked(join(loader.samples(source, positions)))
+    number = number + 1
+    local seed = seeds.mixed(pass.seed, number)
+    if inside then return seeds.within(seed, batch, positions) end
+    return checked(join(seeds.within(seed, loader.samples, source, positions)))
   end
 end
 
@@ -413,7 +421,7 @@ local function begin(self, skip, pass)
   if self.stream then return (stream_pass(self, skip, pass)) end
   if self.workers then return (worker_pass(self, skip, pass)) end
   if by_batches(self) then return (fast_pass(self, skip)) end
-  return (slow_pass(self, skip))
+  return (slow_pass(self, skip, pass))
 end
 
 -- ---- the position of a pass ----
@@ -452,13 +460,14 @@ function DataLoader:iter()
   local state, resume = randomness(self), self.resume
   local now = state:tolist()
   local pass = {batch = resume and resume.batch or 0, random = resume and resume.random or now}
-  if self.workers then workers.seed(self, pass, resume) end
+  local seeded = self.workers or not self.stream and not by_batches(self)
+  if seeded then workers.seed(self, pass, resume) end
   self.resume = nil
   if resume then set_randomness(state, resume.random) end
   local ok, step = pcall(begin, self, pass.batch, pass)
   if resume then set_randomness(state, now) end
   if not ok then error(step, 0) end
-  if self.workers then workers.seeded(self, pass) end
+  if seeded then workers.seeded(self, pass) end
   self.pass = pass
   return function()
     if lib.profile then

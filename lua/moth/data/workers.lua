@@ -5,6 +5,7 @@ local class = require "moth.base.class"
 local dataset = require "moth.data.dataset"
 local errors = require "moth.error"
 local calls = require "moth.binding.calls"
+local seeds = require "moth.data.seeds"
 local sources = require "moth.data.source"
 
 local workers = {info = nil} -- info: set by worker.lua, in a worker's state
@@ -14,9 +15,9 @@ local workers = {info = nil} -- info: set by worker.lua, in a worker's state
 -- worker's copy. In other states returns nil.
 --
 -- Each pass has a seed, from the loader's `generator` or the default generator. Each batch has a
--- seed from the pass's seed and the batch's number: the random numbers of `get` do not depend on
--- the worker, the number of workers, or a manual_seed in worker_init_fn. (For a stream each worker
--- numbers its own batches.)
+-- seed from the pass's seed and the batch's number: Moth's random numbers in `get` do not depend on
+-- the worker, the number of workers (0, too), or a manual_seed in worker_init_fn. (For a stream
+-- each worker numbers its own batches. Without workers Lua's math.random is not seeded.)
 function workers.get_worker_info()
   workers.asked = true
   return workers.info
@@ -95,7 +96,7 @@ function workers.seed(self, pass, resume)
     return
   end
   local state = state_of(self)
-  pass.seed, pass.before = require("moth.data.crew").seed(state[1], state[2]), state
+  pass.seed, pass.before = seeds.mixed(state[1], state[2]), state
 end
 
 --- Ensures that the next pass has another seed. If the order was drawn from the same generator, the
@@ -148,7 +149,7 @@ function workers.begin_stream(self, pass)
   local w, seed, steps, at = self.workers, pass.seed, {}, 1
   local crew = require "moth.data.crew"
   for id = 1, w.job.num_workers do
-    local own = crew.seed(seed, id)
+    local own = seeds.mixed(seed, id)
     steps[id] = crew.pass(crew_of(self, id, id, own), asks(), {
       ahead = w.ahead, seed = own, skip = 0, timeout = w.timeout, once = not w.persistent,
     })
