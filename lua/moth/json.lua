@@ -5,7 +5,8 @@
 --
 -- The reader accepts exactly RFC 8259: valid UTF-8, no comments, no trailing commas, no duplicate
 -- keys, nesting up to a limit. It never runs text as code. Lists and objects become plain tables,
--- null becomes `json.null`. A writer builds its text from json.string and json.number.
+-- null becomes `json.null`. json.encode writes a value; writers of large texts build them from
+-- json.string and json.number.
 
 local concat, format = table.concat, string.format
 local byte, char, find, sub = string.byte, string.char, string.find, string.sub
@@ -72,6 +73,81 @@ function json.string(s) return '"' .. s:gsub('[%c"\\]', escape) .. '"' end
 
 --- A finite number as JSON, with all its digits.
 function json.number(x) return format("%.17g", x) end
+
+-- The shortest text that reads as the same number; nil for NaN and infinity.
+local function number_text(x)
+  if x - x ~= 0 then return nil end
+  if x % 1 == 0 and x > -2 ^ 53 and x < 2 ^ 53 then return format("%d", x) end
+  for digits = 15, 17 do
+    local text = format("%." .. digits .. "g", x)
+    if tonumber(text) == x then return text end
+  end
+end
+
+local function refuse(path, what)
+  error({refused = format("%s cannot be written as JSON%s", what,
+    path == "" and "" or format(" (at '%s')", path))}, 0)
+end
+
+local write
+
+local function write_object(value, path, depth)
+  local keys, parts = {}, {}
+  for key in pairs(value) do
+    if type(key) ~= "string" then refuse(path, "a table with the key " .. tostring(key)) end
+    if json.bad_utf8(key) then refuse(path, "a key that is not UTF-8") end
+    keys[#keys + 1] = key
+  end
+  table.sort(keys)
+  for i, key in ipairs(keys) do
+    local below = path == "" and key or path .. "." .. key
+    parts[i] = json.string(key) .. ":" .. write(value[key], below, depth + 1)
+  end
+  return "{" .. concat(parts, ",") .. "}"
+end
+
+local function write_table(value, path, depth)
+  if depth > json.max_depth then refuse("", "a table of more levels, or in itself,") end
+  local n = #value
+  if n == 0 then return write_object(value, path, depth) end
+  local count, parts = 0, {}
+  for _ in pairs(value) do count = count + 1 end
+  if count ~= n then refuse(path, "a table with names and a list") end
+  for i = 1, n do parts[i] = write(value[i], format("%s[%d]", path, i), depth + 1) end
+  return "[" .. concat(parts, ",") .. "]"
+end
+
+function write(value, path, depth)
+  local kind = type(value)
+  if kind == "string" then
+    if json.bad_utf8(value) then refuse(path, "a string that is not UTF-8") end
+    return json.string(value)
+  elseif kind == "number" then
+    return number_text(value) or refuse(path, tostring(value))
+  elseif kind == "boolean" then
+    return tostring(value)
+  elseif value == json.null then
+    return "null"
+  elseif kind == "table" and getmetatable(value) == nil then
+    return write_table(value, path, depth)
+  end
+  local lib = require "moth.binding.lib"
+  if lib.istensor(value) then
+    return write(value:dim() == 0 and value:item() or value:tolist(), path, depth)
+  end
+  local digits = kind == "cdata" and tostring(value):match "^(-?%d+)U?LL$"
+  return digits or refuse(path, require("moth.error").describe(value))
+end
+
+--- A value as JSON, on one line: tables of strings, finite numbers, booleans, int64s, json.null and
+-- tensors (as nested lists). Keys are sorted. An empty table is an object.
+-- @return the text; or nil and a message
+function json.encode(value)
+  local fine, text = pcall(write, value, "", 1)
+  if fine then return text end
+  if type(text) ~= "table" then error(text, 0) end -- out of memory
+  return nil, text.refused
+end
 
 -- ---- reading ----
 -- A reader is {text, depth}. Every function takes a position, and returns the value and the

@@ -16,5 +16,8 @@ lazy.from(rows, "moth.data.source", "source")
 lazy.from(rows, "moth.data.workers", "get_worker_info")
 lazy.from(rows, "moth.data.idx", "idx mnist")
 lazy.from(rows, "moth.data.csv", "csv")
+lazy.from(rows, "moth.data.json_lines", "JSONLines write_json_lines")
+lazy.from(rows, "moth.data.webdataset", "WebDataset")
+lazy.from(rows, "moth.data.tar_writer", "TarWriter")
 
 return (lazy.namespace("moth.data", {}, rows))

@@ -37,12 +37,12 @@ if not pcall(ffi.typeof, "moth_deflate_stream") then -- once per state
     int strategy, const char *version, int size) __asm__("deflateInit2_");
   int moth_deflate(moth_deflate_stream *s, int flush) __asm__("deflate");
   int moth_deflate_end(moth_deflate_stream *s) __asm__("deflateEnd");
-  int moth_gz_expand(moth_gz_inflater *d, const void *from, size_t length, void *to, size_t room,
+  int moth_deflate_unpack(moth_gz_inflater *d, const void *from, size_t length, void *to, size_t room,
     size_t *made) __asm__("libdeflate_deflate_decompress");
-  typedef struct moth_gz_deflater moth_gz_deflater;
-  moth_gz_deflater *moth_gz_deflater_new(int level) __asm__("libdeflate_alloc_compressor");
-  void moth_gz_deflater_free(moth_gz_deflater *c) __asm__("libdeflate_free_compressor");
-  size_t moth_gz_compress(moth_gz_deflater *c, const void *from, size_t length, void *to,
+  typedef struct moth_deflate_packer moth_deflate_packer;
+  moth_deflate_packer *moth_deflate_packer_new(int level) __asm__("libdeflate_alloc_compressor");
+  void moth_deflate_packer_free(moth_deflate_packer *c) __asm__("libdeflate_free_compressor");
+  size_t moth_deflate_pack(moth_deflate_packer *c, const void *from, size_t length, void *to,
     size_t room) __asm__("libdeflate_deflate_compress");
   ]]
 end
@@ -85,7 +85,7 @@ local function expand(from, length, to, size)
   if library then
     local inflater, made = library.moth_gz_inflater_new(), ffi.new "size_t[1]"
     if inflater == nil then errors.raise("libdeflate has no memory", "E_MEM") end
-    local status = library.moth_gz_expand(inflater, from, length, to, size, made)
+    local status = library.moth_deflate_unpack(inflater, from, length, to, size, made)
     library.moth_gz_inflater_free(inflater)
     return status == 0 and tonumber(made[0])
   end
@@ -122,10 +122,10 @@ function deflate.compress(x)
   local y, made = new_bytes(room)
   local from, to = bytes.address(x), ffi.cast("uint8_t *", bytes.address(y))
   if library then
-    local deflater = library.moth_gz_deflater_new(LEVEL)
+    local deflater = library.moth_deflate_packer_new(LEVEL)
     if deflater == nil then errors.raise("libdeflate has no memory", "E_MEM") end
-    made = tonumber(library.moth_gz_compress(deflater, from, n, to, room))
-    library.moth_gz_deflater_free(deflater)
+    made = tonumber(library.moth_deflate_pack(deflater, from, n, to, room))
+    library.moth_deflate_packer_free(deflater)
   else
     made = with_zlib(function(s)
       return zlib.moth_deflate_begin(s, LEVEL, 8, NO_GZIP, 8, 0, VERSION, ffi.sizeof(s))

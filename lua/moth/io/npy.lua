@@ -144,7 +144,7 @@ function type_of(self, descr, depth)
     local field = field_of(self, row, depth)
     field.from, all.fields[i] = all.size, field
     all.size = all.size + field.type.size * count_of(field.shape)
-    all.unread = all.unread or field.type.unread
+    if field.name ~= "" then all.unread = all.unread or field.type.unread end -- else a gap
     if all.size > LARGEST then self.refuse "has a broken header: its type is too large" end
   end
   return all
@@ -178,7 +178,6 @@ end
 -- Reads `shape` elements of a type at the reader's position. outer: how many of the dimensions are
 -- stored in Fortran order, the first one innermost.
 local function elements(self, kind, shape, outer)
-  if kind.unread then return nil, kind.unread end
   if #shape > MOST_DIMS then
     return nil, ("has %d dimensions; Moth has at most %d"):format(#shape, MOST_DIMS)
   end
@@ -240,6 +239,7 @@ local function fields(self, kind, shape, outer)
 end
 
 function read_elements(self, kind, shape, outer)
+  if kind.unread then return nil, kind.unread end
   return (kind.fields and fields or elements)(self, kind, shape, outer)
 end
 
