@@ -37,8 +37,8 @@ if not pcall(ffi.typeof, "moth_deflate_stream") then -- once per state
     int strategy, const char *version, int size) __asm__("deflateInit2_");
   int moth_deflate(moth_deflate_stream *s, int flush) __asm__("deflate");
   int moth_deflate_end(moth_deflate_stream *s) __asm__("deflateEnd");
-  int moth_deflate_unpack(moth_gz_inflater *d, const void *from, size_t length, void *to, size_t room,
-    size_t *made) __asm__("libdeflate_deflate_decompress");
+  int moth_deflate_unpack(moth_gz_inflater *d, const void *from, size_t length, void *to,
+    size_t room, size_t *made) __asm__("libdeflate_deflate_decompress");
   typedef struct moth_deflate_packer moth_deflate_packer;
   moth_deflate_packer *moth_deflate_packer_new(int level) __asm__("libdeflate_alloc_compressor");
   void moth_deflate_packer_free(moth_deflate_packer *c) __asm__("libdeflate_free_compressor");
@@ -119,8 +119,9 @@ function deflate.compress(x)
   if not library and not zlib then errors.raise(deflate.MISSING, "E_UNSUPPORTED") end
   local n = x:numel()
   local room = bound(n)
-  local y, made = new_bytes(room)
+  local y = new_bytes(room)
   local from, to = bytes.address(x), ffi.cast("uint8_t *", bytes.address(y))
+  local made
   if library then
     local deflater = library.moth_deflate_packer_new(LEVEL)
     if deflater == nil then errors.raise("libdeflate has no memory", "E_MEM") end
