@@ -516,6 +516,21 @@ typedef struct moth_limits {
 } moth_limits;
 enum { MOTH_GUARD_TIME = 1, MOTH_GUARD_MEMORY = 2 };
 
+/* ---- cdef continues: gif ---- */
+
+/* The first frame of a GIF file. Its rectangle is in the canvas. */
+typedef struct moth_gif {
+  int32_t width, height; /* of the canvas */
+  int32_t x, y, frame_width, frame_height, interlaced;
+  int32_t transparent;   /* the index of the transparent color, or -1 */
+  int32_t colors;        /* of its palette; 0: none, indices are gray */
+  int64_t palette, data; /* positions in the file */
+} moth_gif;
+int32_t moth_gif_read_size(moth_ctx *ctx, const moth_text *bytes, moth_gif *gif);
+/* Writes width * height pixels of red, green, blue, alpha; `gif` is from moth_gif_read_size with
+** the same bytes. */
+int32_t moth_gif_read(moth_ctx *ctx, const moth_text *bytes, const moth_gif *gif, uint8_t *rgba);
+
 /* ---- cdef ends ---- */
 
 /* Not declared in Lua; lib.lua has the same numbers. */

@@ -98,6 +98,14 @@ describe("help of every public name", function()
   local class = require "moth.base.class"
   local bind = require "moth.binding.bind"
 
+  -- Are the libraries of pictures installed?
+  local function has_pictures()
+    for _, name in ipairs {"jpeg", "png", "webp"} do
+      if not require("moth.io.image." .. name).find() then return false end
+    end
+    return true
+  end
+
   it("uses its public name; its example runs, its method exists", function()
     local pages = 0
     for _, place in ipairs(places.list) do
@@ -107,6 +115,7 @@ describe("help of every public name", function()
         assert.is_true(#text > 0)
         local reads_files = name == "idx" or name == "mnist" or name == "csv"
           or value == moth.onnx.load or place.path == "moth.gguf"
+          or place.path == "moth.io" and not has_pictures()
         if bind.signature(value) and not reads_files then
           pages = pages + 1
           local example = place.path .. "." .. name

@@ -11,7 +11,7 @@ local bind = require "moth.binding.bind"
 local instead = {}
 
 local FILES = " moth tensor nn optim linalg fft autograd func cuda backends data utils ops random "
-  .. "testing signal distributions profiler onnx amp special sparse "
+  .. "testing signal distributions profiler onnx amp special sparse io "
 
 -- The table with the hints of a namespace: for "moth.nn.utils" the table in nn.lua.
 local function load_file(path)
