@@ -130,44 +130,67 @@ end
 
 -- ---- folders ----
 
-local MAX_ENTRIES = 10000 -- the largest number of entries read
+local MAX_ENTRIES = 10000 -- the largest number of entries read by default
 
-local function posix_entries(folder, list)
+local function open_folder(folder)
   local directory = of_c("opendir", "void *$(const char *path)")(folder)
-  if directory == nil then return end
-  local readdir = of_c("readdir", [[typedef struct {
-    uint64_t ino; int64_t off; uint16_t length; uint8_t type; char name[256]; } moth_dirent;
-    moth_dirent *$(void *directory)]])
-  for n = 1, MAX_ENTRIES do
-    local entry = readdir(directory)
-    if entry == nil then break end
-    list[n] = {name = ffi.string(entry.name), is_folder = entry.type == 4} -- DT_DIR
-  end
+  return directory ~= nil and directory or nil
+end
+
+local function close_folder(directory)
   of_c("closedir", "int $(void *directory)")(directory)
 end
 
-local function windows_entries(folder, list)
+-- Links, and entries of file systems that do not report kinds, are opened to find out.
+local function is_folder(folder, name, kind)
+  if kind == 4 then return true end -- DT_DIR
+  if kind ~= 0 and kind ~= 10 then return false end -- DT_UNKNOWN, DT_LNK
+  local directory = open_folder(folder .. "/" .. name)
+  if directory then close_folder(directory) end
+  return directory ~= nil
+end
+
+local function posix_entries(folder, list, most)
+  local directory = open_folder(folder)
+  if not directory then return false end
+  local readdir = of_c("readdir", [[typedef struct {
+    uint64_t ino; int64_t off; uint16_t length; uint8_t type; char name[256]; } moth_dirent;
+    moth_dirent *$(void *directory)]])
+  for n = 1, most do
+    local entry = readdir(directory)
+    if entry == nil then break end
+    local name = ffi.string(entry.name)
+    list[n] = {name = name, is_folder = is_folder(folder, name, entry.type)}
+  end
+  close_folder(directory)
+  return true
+end
+
+local function windows_entries(folder, list, most)
   local first = of_c("findfirst64", [[typedef struct {
     uint32_t attributes; int64_t created, read, written, size; char name[260]; } moth_found;
     intptr_t $(const char *pattern, moth_found *entry)]])
   local entry = ffi.new "moth_found"
   local search = first(folder .. "/*", entry)
-  if search == -1 then return end
+  if search == -1 then return false end
   local next_one = of_c("findnext64", "int $(intptr_t search, moth_found *entry)")
-  for n = 1, MAX_ENTRIES do
+  for n = 1, most do
     list[n] = {name = ffi.string(entry.name),
                is_folder = bit.band(entry.attributes, 16) ~= 0} -- _A_SUBDIR
     if next_one(search, entry) ~= 0 then break end
   end
   of_c("findclose", "int $(intptr_t search)")(search)
+  return true
 end
 
---- The entries of a folder, unsorted: {name, is_folder} tables; empty if it cannot be read.
-function machine.entries(folder)
+--- The entries of a folder, unsorted, `.` and `..` among them: {name, is_folder} tables. A link to
+-- a folder is a folder.
+-- @param most  the largest number of entries read (default 10000)
+-- @return the list, empty if the folder cannot be read; and if it could be read
+function machine.entries(folder, most)
   local list = {}
   local read = windows and windows_entries or posix_entries
-  read(folder, list)
-  return list
+  return list, read(folder, list, most or MAX_ENTRIES)
 end
 
 return machine

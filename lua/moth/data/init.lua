@@ -19,5 +19,6 @@ lazy.from(rows, "moth.data.csv", "csv")
 lazy.from(rows, "moth.data.json_lines", "JSONLines write_json_lines")
 lazy.from(rows, "moth.data.webdataset", "WebDataset")
 lazy.from(rows, "moth.data.tar_writer", "TarWriter")
+lazy.from(rows, "moth.data.folder", "DatasetFolder ImageFolder")
 
 return (lazy.namespace("moth.data", {}, rows))
