@@ -194,9 +194,9 @@ end
 -- @param allow_empty       are classes without files allowed (default false)?
 --
 -- Fields: `classes`, sorted names; `class_to_idx`, name to number, from 1; `samples`, a list of
--- {path, class}; `targets`, a list of classes. For num_workers a
--- function must be a transform of moth.transforms or a data.source(...), or the dataset is made in a
--- module: DataLoader{data.source("pets:train")}.
+-- {path, class}; `targets`, a list of classes. For num_workers a function must be a transform of
+-- moth.transforms or a data.source(...), or the dataset is made in a module:
+-- DataLoader{data.source("pets:train")}.
 -- Raises E_IO for a folder that cannot be read, and without classes or files.
 -- Source: torchvision.datasets.DatasetFolder
 function DatasetFolder:init(root, loader, extensions, transform, target_transform, is_valid_file,
