@@ -111,7 +111,7 @@ rows.timer = {"moth.profiler.benchmark", "Timer"}
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data autograd distributions func linalg fft "
   .. "onnx profiler special darknet gguf random signal testing models io metrics "
-  .. "transforms progress audio")
+  .. "transforms progress audio plot")
 from("moth.base.*", "class warn strict")
 from("moth.binding.*", "define")
 from("moth.help.*", "summary")

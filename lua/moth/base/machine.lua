@@ -15,12 +15,12 @@ local declared = {}
 
 local function of_c(name, declaration)
   if not declared[name] then
-    local text = declaration:gsub("%$", "moth_" .. name) .. ' __asm__("'
+    local text = declaration:gsub("%$", "moth_c_" .. name) .. ' __asm__("'
       .. (windows and "_" or "") .. name .. '");'
     pcall(ffi.cdef, text) -- a host may have taken the compiler away
     declared[name] = true
   end
-  return ffi.C["moth_" .. name]
+  return ffi.C["moth_c_" .. name]
 end
 
 --- Returns true if a file descriptor is a terminal.
@@ -42,6 +42,38 @@ function machine.columns(fd)
 end
 
 local getpid
+
+--- Asks the terminal: writes a text to it and reads its answer, without showing it.
+-- @param text     what is written
+-- @param last     a pattern at the end of the whole answer
+-- @param seconds  how long to wait
+-- @return the answer, perhaps incomplete; nil without a terminal
+function machine.ask_terminal(text, last, seconds)
+  if windows or not (machine.is_terminal(0) and machine.is_terminal(1)) then return nil end
+  local get = of_c("tcgetattr", "int $(int fd, void *state)")
+  local set = of_c("tcsetattr", "int $(int fd, int when, const void *state)")
+  local poll = of_c("poll", "int $(void *list, unsigned long n, int milliseconds)")
+  local read = of_c("read", "intptr_t $(int fd, void *to, size_t n)")
+  local before, raw = ffi.new "uint8_t[256]", ffi.new "uint8_t[256]"
+  if get(0, before) ~= 0 or get(0, raw) ~= 0 then return nil end
+  of_c("cfmakeraw", "void $(void *state)")(raw)
+  set(0, 0, raw)
+  io.stdout:write(text)
+  io.stdout:flush()
+  local wait, answer = ffi.new "struct { int fd; short events, revents; }", ""
+  local piece, left = ffi.new "char[64]", math.floor(seconds * 1000)
+  wait.events = 1 -- POLLIN
+  while left > 0 and not answer:find(last) do
+    left = left - 20
+    if poll(wait, 1, 20) > 0 then
+      local n = tonumber(read(0, piece, 64))
+      if n <= 0 then break end
+      answer = answer .. ffi.string(piece, n)
+    end
+  end
+  set(0, 0, before)
+  return answer
+end
 
 --- Returns true if text for the terminal may be UTF-8, by the variables of the locale.
 function machine.is_utf8()

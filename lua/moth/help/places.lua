@@ -68,6 +68,8 @@ places.list = {
    doc = "derivatives as functions; calls of a module with other parameters than its own"},
   {path = "moth.utils.checkpoint", short = "moth.utils.checkpoint", hidden = "again",
    doc = "activation checkpoints: calls that run again in backward, to save memory"},
+  {path = "moth.plot", short = "moth.plot", hidden = "Figure",
+   doc = "curves, points, histograms, matrices, pictures: in the terminal, as SVG and PNG"},
   {path = "moth.utils.tensorboard", short = "moth.utils.tensorboard",
    doc = "event files of TensorBoard: numbers, histograms, pictures of a run"},
   {path = "moth.utils", short = "moth.utils", doc = "other helpers of training scripts"},

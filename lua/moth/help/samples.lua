@@ -501,6 +501,21 @@ local output, weights = attention(x, x, x)]],
   ["moth.progress"] = [[
 local bar = moth.progress(data.DataLoader(moth.randn(100, 3), 10), {desc = "epoch 1"})
 for batch in bar do bar:set_postfix{loss = batch:mean()} end -- or: for batch in bar:iter() do]],
+  ["moth.plot.lines"] = [[
+local loss = moth.arange(1, 101):float():pow(-0.5)
+print(moth.plot.lines(loss))
+moth.plot.lines{train = loss, valid = loss + 0.1, title = "Loss"}:save(os.tmpname() .. ".svg")]],
+  ["moth.plot.scatter"] = "print(moth.plot.scatter(moth.randn(50), moth.randn(50)))",
+  ["moth.plot.hist"] = "print(moth.plot.hist(moth.randn(1000), {bins = 20}))",
+  ["moth.plot.heatmap"] = "print(moth.plot.heatmap(moth.randn(8, 12), {title = 'weights'}))",
+  ["moth.plot.confusion_matrix"] = [[
+local counts = moth.tensor{{9, 1}, {2, 8}}
+print(moth.plot.confusion_matrix(counts, {labels = {"cat", "dog"}}))]],
+  ["moth.plot.imshow"] = "print(moth.plot.imshow(moth.rand(3, 16, 16)))",
+  ["moth.plot.live"] = [[
+local live = moth.plot.live{title = "loss", path = os.tmpname() .. ".svg"}
+for step = 1, 100 do live:add(step, {train = 1 / step}) end
+live:close()]],
   ["moth.utils.tensorboard.SummaryWriter"] = [[
 local writer = moth.utils.tensorboard.SummaryWriter(os.tmpname() .. ".run")
 writer:add_scalar("loss/train", 0.5, 1)

@@ -134,6 +134,7 @@ end
 function repl.main()
   evaluate.guarded(require, "moth.repl.preload")
   python_words()
+  require("moth.repl.plots").define()
   evaluate.interruptible()
   local past = history.open()
   local input = editor.open(past.lines)

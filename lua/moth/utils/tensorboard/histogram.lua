@@ -89,26 +89,37 @@ end
 
 local NAMES = {"tensorflow", "auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges"}
 
-local function counted(s, bins)
+local function counted(s, bins, fname)
   if bins == "tensorflow" then return s.x:histogram(default_edges()) end
   if type(bins) == "string" then
     local estimate = width[bins]
     if not estimate then
-      errors.argument("add_histogram", "bins", ("one of %s, a number or a list of edges is needed, "
-        .. "got '%s'%s"):format(table.concat(NAMES, ", "), bins, errors.nearest(bins, NAMES)),
+      errors.argument(fname, "bins", ("one of %s, a number or a list of edges is needed, got "
+        .. "'%s'%s"):format(table.concat(NAMES, ", "), bins, errors.nearest(bins, NAMES)),
         "E_DOMAIN")
     end
     local w = s.span > 0 and estimate(s) or 0
     return equal_bins(s, w > 0 and math.ceil(s.span / w) or 1)
   elseif type(bins) == "number" then
     if bins < 1 or bins % 1 ~= 0 then
-      errors.argument("add_histogram", "bins", "a number from 1 is needed, got " .. bins,
-        "E_DOMAIN")
+      errors.argument(fname, "bins", "a number from 1 is needed, got " .. bins, "E_DOMAIN")
     end
     return equal_bins(s, bins)
   end
   local moth = require "moth"
   return s.x:histogram(moth.as_tensor(bins, {dtype = moth.float64}):cpu())
+end
+
+--- Counts the elements of a vector in bins.
+-- @param x      float64 vector of finite values on the CPU, not empty
+-- @param bins   a name, a number, or edges
+-- @param fname  the function that errors name
+-- @return the counts and the edges, tensors; the least and the largest element
+function histogram.counts(x, bins, fname)
+  local low, high = x:min():item(), x:max():item()
+  local s = {x = x, n = x:numel(), low = low, high = high, span = high - low}
+  local counts, edges = counted(s, bins, fname)
+  return counts, edges, low, high
 end
 
 -- ---- the message ----
@@ -154,8 +165,7 @@ histogram.of = scope.inside(function(values, bins, max_bins)
   if not finite:all():item() then x = x[finite] end
   local n = x:numel()
   if n == 0 then return EMPTY end
-  local low, high = x:min():item(), x:max():item()
-  local counts, edges = counted({x = x, n = n, low = low, high = high, span = high - low}, bins)
+  local counts, edges, low, high = histogram.counts(x, bins, "add_histogram")
   counts, edges = counts:tolist(), edges:tolist()
   if max_bins and #counts > max_bins then counts, edges = joined(counts, edges, max_bins) end
   counts, edges = support(counts, edges)
