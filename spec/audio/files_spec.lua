@@ -114,6 +114,9 @@ describe("read_wav", function()
     x = io_.read_wav { normalize = false, bytes = "RIFF\255\255\255\255WAVE"
       .. chunk("fmt ", format(1, 1, 16)) .. "data\255\255\255\255" .. samples .. "\1" }
     assert.same({ { 7, -1 } }, x:tolist())
+    x = io_.read_wav { normalize = false, bytes = "RIFF\36\240\255\127WAVE"
+      .. chunk("fmt ", format(1, 1, 16)) .. "data\0\240\255\127" .. samples }
+    assert.same({ { 7, -1 } }, x:tolist())
   end)
 
   it("reads infinities and NaNs of floats", function()
@@ -141,7 +144,7 @@ describe("read_wav", function()
       { riff(), "it has no format" },
       { riff(data, fmt), "its samples come before their format" },
       { riff(fmt), "it has no samples" },
-      { riff(fmt, "data" .. u32(2 ^ 31) .. "\1\2"), "would lie beyond its end" },
+      { riff(fmt, "data" .. u32(2 ^ 30) .. "\1\2"), "would lie beyond its end" },
       { riff(chunk("LIST", "", 4000000000)), "would lie beyond its end" },
       { riff(chunk("fmt ", "\1\0\1\0")), "its format has 4 bytes" },
       { riff(chunk("fmt ", format(0xFFFE, 1, 16)), data), "its extensible format has 16 bytes" },

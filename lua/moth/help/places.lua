@@ -86,6 +86,8 @@ places.list = {
   {path = "moth.gguf", short = "moth.gguf", doc = "tensors of GGUF files, quantised ones too"},
   {path = "moth.io", short = "moth.io",
    doc = "files of pictures, sounds and bytes, as tensors"},
+  {path = "moth.audio", short = "moth.audio", hidden = "functional transforms",
+   doc = "sounds: files, spectrograms and other features, changes; as torchaudio"},
   {path = "moth.transforms", short = "moth.transforms",
    doc = "changes of pictures, torchvision's transforms.v2"},
   {path = "moth.transforms.functional", short = "moth.transforms.functional",

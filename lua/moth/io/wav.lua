@@ -17,7 +17,7 @@ local errors = require "moth.error"
 local wav = {}
 
 local PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-local STREAMED = 2 ^ 32 - 1 -- the size of a chunk that was written to a pipe
+local STREAMED = 0x7FFFF000 -- at least this size has a chunk that was written to a pipe
 local GUID = "\0\0\0\0\16\0\128\0\0\170\0\56\155\113" -- after the format
 
 local OTHERS = {[2] = "ADPCM", [6] = "A-law", [7] = "mu-law", [17] = "IMA ADPCM", [49] = "GSM",
@@ -82,7 +82,7 @@ local function read_header(file)
       file:refuse(("is broken: it has no %s"):format(format and "samples" or "format"))
     end
     local name, size = file:text(4), file:uint(4)
-    if name == "data" and size == STREAMED then size = file.size - file.at end
+    if name == "data" and size >= STREAMED then size = math.min(size, file.size - file.at) end
     local at = file:take(size, ("the chunk '%s'"):format(name))
     if name == "data" then
       if not format then file:refuse "is broken: its samples come before their format" end
