@@ -499,6 +499,15 @@ void moth_slice_free(moth_ctx *ctx, moth_slice *slice); /* ends a paused call wi
 int32_t moth_from_swapped(moth_ctx *ctx, const moth_handle *bytes, int64_t from, int32_t dtype,
                           const int64_t *shape, int32_t ndim, moth_handle *out);
 
+/* ---- cdef continues: stop ---- */
+
+/* For loops that save their state before they end. From moth_stop_watch(1) to moth_stop_watch(0)
+** the first SIGINT (Ctrl-C) or SIGTERM only sets a flag, unless the process ignores it; the second
+** one acts as it did before. Watches of one process may nest. */
+void moth_stop_watch(int32_t on);
+int32_t moth_stop_requested(void); /* the signal's number; 0: none came */
+void moth_stop_repeat(void);       /* sends that signal again, after the watch */
+
 /* ---- cdef continues: sandbox ---- */
 
 /* The limits of a call by moth_sandbox_call, a C function for Lua that package.loadlib finds. */

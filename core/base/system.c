@@ -298,6 +298,46 @@ void moth_interrupts_to(void (*handler)(int number), bool restarts) {
   sigaction(SIGINT, &action, NULL);
 }
 
+static volatile sig_atomic_t stop_signal; /* the first signal of this watch */
+static const int stop_signals[] = {SIGINT, SIGTERM};
+static struct sigaction stop_before[2]; /* the actions that the watch replaces */
+static int stop_watchers;
+
+/* The second signal acts as if there were no watch: it is delivered when this handler returns. */
+static void on_stop(int number) {
+  if (stop_signal) {
+    sigaction(number, &stop_before[number == SIGTERM], NULL);
+    raise(number);
+  }
+  stop_signal = number;
+}
+
+void moth_stop_watch(int32_t on) {
+  const bool changes = on ? stop_watchers++ == 0 : --stop_watchers == 0;
+  if (!changes) return;
+  struct sigaction action = {.sa_flags = SA_RESTART};
+  action.sa_handler = on_stop;
+  sigemptyset(&action.sa_mask);
+  if (on) stop_signal = 0;
+  for (int i = 0; i < 2; i++) {
+    struct sigaction now;
+    if (on) {
+      sigaction(stop_signals[i], NULL, &stop_before[i]);
+      if (stop_before[i].sa_handler != SIG_IGN) sigaction(stop_signals[i], &action, NULL);
+    } else { /* a handler that was set in the meantime stays */
+      sigaction(stop_signals[i], NULL, &now);
+      if (now.sa_handler == on_stop) sigaction(stop_signals[i], &stop_before[i], NULL);
+    }
+  }
+}
+
+int32_t moth_stop_requested(void) { return (int32_t)stop_signal; }
+
+void moth_stop_repeat(void) {
+  fflush(NULL); /* the signal may end the process without that */
+  raise((int)stop_signal);
+}
+
 /* -- numbers as text -- */
 
 double moth_text_number(const char *text) {

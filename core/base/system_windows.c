@@ -253,6 +253,32 @@ void moth_interrupts_to(void (*handler)(int number), bool restarts) {
   signal(SIGINT, handler);
 }
 
+static volatile sig_atomic_t stop_signal; /* the first signal of this watch */
+static void (*stop_before)(int number);   /* the handler that the watch replaces */
+static int stop_watchers;
+
+static void on_stop(int number) {
+  signal(SIGINT, stop_signal ? stop_before : on_stop); /* Windows resets it to SIG_DFL */
+  if (stop_signal) raise(number);
+  stop_signal = number;
+}
+
+/* Windows sends no SIGTERM. */
+void moth_stop_watch(int32_t on) {
+  const bool changes = on ? stop_watchers++ == 0 : --stop_watchers == 0;
+  if (!changes) return;
+  if (on) stop_signal = 0;
+  if (on) stop_before = signal(SIGINT, on_stop);
+  else signal(SIGINT, stop_before);
+}
+
+int32_t moth_stop_requested(void) { return (int32_t)stop_signal; }
+
+void moth_stop_repeat(void) {
+  fflush(NULL); /* the signal may end the process without that */
+  raise((int)stop_signal);
+}
+
 /* -- numbers as text: this thread has the locale "C" meanwhile -- */
 
 static int plain_begin(char **before) {
