@@ -111,7 +111,7 @@ rows.timer = {"moth.profiler.benchmark", "Timer"}
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data autograd distributions func linalg fft "
   .. "onnx profiler special darknet gguf random signal testing models io metrics "
-  .. "transforms progress audio plot")
+  .. "transforms progress audio plot callbacks fit")
 from("moth.base.*", "class warn strict")
 from("moth.binding.*", "define")
 from("moth.help.*", "summary")
@@ -164,6 +164,7 @@ from("moth.autograd", "no_grad enable_grad set_grad_enabled is_grad_enabled")
 from("moth.amp.autocast", "autocast is_autocast_enabled")
 from("moth.amp.scaler", "GradScaler")
 from("moth.tensor.generator", "Generator manual_seed seed initial_seed get_rng_state set_rng_state")
+from("moth.callbacks.lr_finder", "lr_find")
 from("moth.io.save", "save load open")
 from("moth.sandbox", "sandbox")
 from("moth.io.reload", "reload")

@@ -44,6 +44,8 @@ places.list = {
   {path = "moth.distributions.constraints", short = "moth.distributions.constraints",
    hidden = "by_default set_default_validate_args",
    doc = "sets of valid parameters and values: constraint:check(x)"},
+  {path = "moth.callbacks", short = "moth.callbacks",
+   doc = "what moth.fit calls between the lines of its loop"},
   {path = "moth.metrics", short = "moth.metrics",
    doc = "measures of a model's quality, which add up over batches"},
   {path = "moth.metrics.functional", short = "moth.metrics.functional",

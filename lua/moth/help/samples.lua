@@ -125,6 +125,9 @@ moth.audio.MuLawEncoding moth.audio.MuLawEncoding()(moth.rand(9))
 moth.audio.MuLawDecoding moth.audio.MuLawDecoding()(moth.tensor{0LL, 128LL, 255LL})
 moth.audio.Vol moth.audio.Vol(-6, "db")(moth.rand(9))
 moth.audio.Fade moth.audio.Fade(100, 200)(moth.rand(2, 500))
+moth.callbacks.EarlyStopping moth.callbacks.EarlyStopping{patience = 5, restore_best = true}
+moth.callbacks.ModelCheckpoint moth.callbacks.ModelCheckpoint{"run", save_top_k = 3}
+moth.callbacks.LRFinder moth.callbacks.LRFinder{num_training = 50}
 moth.metrics.Metric moth.metrics.MeanMetric()(moth.rand(4))
 moth.metrics.MeanMetric moth.metrics.MeanMetric()(moth.rand(4), moth.ones(4))
 moth.metrics.SumMetric moth.metrics.SumMetric()(moth.rand(4))
@@ -513,6 +516,12 @@ local output = layer(moth.randn(4, 3, 8), moth.randn(5, 3, 8))]],
 local attention = nn.MultiheadAttention(8, 2, {batch_first = true})
 local x = moth.randn(3, 5, 8)
 local output, weights = attention(x, x, x)]],
+  ["moth.callbacks.Callback"] = [[
+local Stop = moth.class("Stop", moth.callbacks.Callback)
+function Stop:on_epoch_end(run)
+  if run.results.loss < 0.1 then run.stop = "the loss is below 0.1" end
+end
+local callbacks = {Stop()}]],
   ["moth.progress"] = [[
 local bar = moth.progress(data.DataLoader(moth.randn(100, 3), 10), {desc = "epoch 1"})
 for batch in bar do bar:set_postfix{loss = batch:mean()} end -- or: for batch in bar:iter() do]],
