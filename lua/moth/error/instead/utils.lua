@@ -2,7 +2,7 @@
 
 local CHECKPOINT = "moth.utils.checkpoint.checkpoint and "
   .. "moth.utils.checkpoint.checkpoint_sequential need no settings"
-local DRAW = "x:tolist() and x:data_ptr() hand images to a drawing library"
+local DRAW = "moth.utils.draw_bounding_boxes, moth.utils.draw_segmentation_masks draw too"
 local NATIVE = "a C host links libmoth: core/moth.h; moth.kernel(f) compiles a function of elements"
 
 return {
@@ -25,8 +25,7 @@ return {
     set_module = "moth.nn.typename(module) is a class's name",
     weak = "Lua has weak tables: setmetatable({}, {__mode = \"k\"})",
     torch = "it is moth",
-    ["draw_bounding_boxes draw_keypoints draw_segmentation_masks flow_to_image make_grid "
-      .. "save_image"] = DRAW,
+    ["draw_keypoints flow_to_image"] = DRAW,
   },
   ["moth.utils.checkpoint"] = {
     ["CheckpointError CheckpointFunction CheckpointPolicy DefaultDeviceType GraphExecGroup "
