@@ -58,9 +58,17 @@ local function is_harmless(text)
   return false
 end
 
+-- The last error. The handle is not used again: it may keep a part of the broken file's state.
+local function take_error(handle)
+  local text = ffi.string(turbo.moth_tj_error(handle))
+  turbo.moth_tj_destroy(ffi.gc(handle, nil))
+  return text
+end
+
 -- Raises after a failed call, unless it only warned.
 local function failed(file)
-  local text = ffi.string(turbo.moth_tj_error(decompressor))
+  local text = take_error(decompressor)
+  decompressor = nil
   if is_harmless(text) then
     -- libjpeg reports the first warning only: a truncated file may have another one before.
     if ffi.string(file.start, file.size):find("\255\217", 1, true) then return end
@@ -157,8 +165,9 @@ function jpeg.encode(x, quality, fname)
   local status = turbo.moth_tj_compress(compressor, from, width, 0, height, gray and GRAY or RGB,
     at, size, subsampling, quality, ACCURATE + NO_REALLOC)
   if status ~= 0 then
-    require("moth.error").raise(("%s: %s"):format(fname,
-      ffi.string(turbo.moth_tj_error(compressor))), "E_UNSUPPORTED")
+    local text = take_error(compressor)
+    compressor = nil
+    require("moth.error").raise(("%s: %s"):format(fname, text), "E_UNSUPPORTED")
   end
   return (out:view(-1):narrow(1, 1, tonumber(size[0])):clone())
 end
