@@ -182,6 +182,54 @@ describe("SummaryWriter", function()
     assert.is_truthy(value.tensor.string_val[1]:find("low", 1, true))
   end)
 
+  it("writes the graph of a net: ops and parameters by the paths of modules", function()
+    local nn = moth.nn
+    local path = written(function(writer)
+      writer:add_graph(nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.ReLU()), moth.ones(4, 3))
+    end)
+    local bytes = require "moth.io.bytes"
+    local file = bytes.open(bytes.memory(events(path)[2].graph_def), "read")
+    local graph = messages.decode(file, "Graph", 0, file.size)
+    local rows = {}
+    for i, node in ipairs(graph.node) do
+      rows[i] = ("%s %s %s"):format(node.name, node.op, table.concat(node.input, " "))
+    end
+    assert.same({"input IO Node ", "Sequential/0/bias Parameter ",
+      "Sequential/0/weight Parameter ",
+      "Sequential/0/linear linear input Sequential/0/bias Sequential/0/weight",
+      "Sequential/1/relu relu Sequential/0/linear", "Sequential/2/relu relu Sequential/1/relu",
+      "output IO Node Sequential/2/relu"}, rows)
+    local dims = graph.node[4].attr[1].value.list.shape[1].dim
+    assert.same({4, 2}, {dims[1].size, dims[2].size})
+  end)
+
+  it("writes plots as pictures", function()
+    local figure = moth.plot.lines {1, 2}
+    local path = written(function(writer)
+      writer:add_figure("one", figure, 1)
+      writer:add_figure("two", {figure, figure}, 1)
+    end)
+    local one = events(path)[2].summary.value[1].image
+    local two = events(path)[3].summary.value[1].image
+    assert.same({640, 400, 640, 800}, {one.width, one.height, two.width, two.height})
+  end)
+
+  it("writes vectors with labels for the projector", function()
+    local _, folder = written(function(writer)
+      writer:add_embedding(moth.tensor {{1, 2.5}, {3, 4}}, {{"a\tb", 1}, {"c", 2}},
+        moth.ones(2, 3, 4, 5), 7, "my/tag", {"name", "class"})
+      writer:add_embedding(moth.tensor {{1, 2}})
+    end)
+    assert.equal("1\t2.5\n3\t4\n", files.read(folder .. "/00007/my%2ftag/tensors.tsv"))
+    assert.equal("name\tclass\na b\t1\nc\t2\n",
+      files.read(folder .. "/00007/my%2ftag/metadata.tsv"))
+    assert.equal("\137PNG", files.read(folder .. "/00007/my%2ftag/sprite.png"):sub(1, 4))
+    local list = files.read(folder .. "/projector_config.pbtxt")
+    assert.is_truthy(list:find('tensor_name: "my/tag:00007"', 1, true))
+    assert.is_truthy(list:find('tensor_path: "00000/default/tensors.tsv"', 1, true))
+    assert.is_truthy(list:find("single_image_dim: 5\n    single_image_dim: 4", 1, true))
+  end)
+
   it("names the argument that is wrong", function()
     local writer = tb.SummaryWriter(new_folder())
     assert.has_error_like(function() writer:add_scalar("a", "b") end,
@@ -199,6 +247,12 @@ describe("SummaryWriter", function()
       "bad argument 'dataformats' to 'add_image'")
     assert.has_error_like(function() writer:add_image("a", moth.ones(5, 2, 2)) end, "1 to 4 ch")
     assert.has_error_like(function() writer.add_scalar("a", 1) end, "writer:add_scalar")
+    assert.has_error_like(function() writer:add_graph(3, moth.ones(1)) end,
+      "bad argument 'model' to 'add_graph'")
+    assert.has_error_like(function() writer:add_figure("a", moth.ones(1)) end,
+      "bad argument 'figure' to 'add_figure'")
+    assert.has_error_like(function() writer:add_embedding(moth.ones(2, 2), {"a"}) end,
+      "bad argument 'metadata' to 'add_embedding'")
     writer:close()
     local blocked = files.write("blocked", "")
     assert.has_error_like(function() tb.SummaryWriter(blocked .. "/run") end,

@@ -7,6 +7,8 @@
 --       fc1    Linear            (2, 50)                16,050
 --     ...
 --     input (2, 1, 28, 28); 21,840 parameters, 21,840 trainable, 85.3 KiB
+--
+--     moth.summary(net, {2, 1, 28, 28}):save "net.svg"       the graph as a picture
 
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
@@ -127,8 +129,48 @@ function Summary:init(model, input, dtype)
     for i, x in ipairs(inputs) do list[i] = tostring(x.shape) end
     self.input = table.concat(list, ", ")
     run(model, by_module, inputs)
+    self.model, self.inputs = model, inputs
   end
 end
+
+-- ---- the picture ----
+
+local parse_svg = define.signature("svg", {
+  {"int", "depth", "modules deeper than this are part of their parent's box; default: all are "
+   .. "shown", optional = true},
+})
+
+--- The net's graph as the text of an SVG file: layers from top to bottom, with the sizes of their
+-- results. Needs a summary with an input.
+-- @param depth  modules deeper than this are part of their parent's box (default: all are shown)
+function Summary:svg(...)
+  local depth = parse_svg(...)
+  if not self.model then
+    errors.raise("svg: the picture needs an input: moth.summary(net, {2, 1, 28, 28})", "E_STATE")
+  end
+  return (require("moth.help.net_picture").svg(self.model, self.inputs, depth))
+end
+define.takes(Summary.svg, parse_svg)
+
+local parse_save = define.signature("save", {
+  {"string", "path", "the file, .svg"},
+  {"int", "depth", "modules deeper than this are part of their parent's box; default: all are "
+   .. "shown", optional = true},
+})
+
+--- Writes the net's graph to an SVG file. Returns the summary.
+-- @param path   the file, .svg
+-- @param depth  modules deeper than this are part of their parent's box (default: all are shown)
+function Summary:save(...)
+  local path, depth = parse_save(...)
+  if not path:lower():find "%.svg$" then
+    errors.argument("save", "path", "a name that ends in .svg is needed, got "
+      .. errors.path(path))
+  end
+  require("moth.io.bytes").save(path, {self:svg(depth)}, "save", false)
+  return self
+end
+define.takes(Summary.save, parse_save)
 
 -- ---- printing ----
 

@@ -3,6 +3,7 @@
 
 local ffi = require "ffi"
 
+local class = require "moth.base.class"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local machine = require "moth.base.machine"
@@ -167,6 +168,49 @@ function summaries.custom_scalars(layout)
   return {tag = "custom_scalars__config__", metadata = metadata "custom_scalars",
           tensor = {dtype = STRING, tensor_shape = {},
                     string_val = {packed("Layout", {category = categories})}}}
+end
+
+-- ---- graphs ----
+
+local function shapes_attribute(shape)
+  local dims = {}
+  for i, n in ipairs(shape or {}) do dims[i] = {size = n} end
+  return {{key = "_output_shapes", value = {list = {shape = {{dim = dims}}}}}}
+end
+
+--- A net's graph as bytes: a node for each call and each parameter, named by the paths of modules.
+-- @param model   a module
+-- @param inputs  a list of tensors
+function summaries.graph(model, inputs)
+  local root = class.typename(model)
+  local nodes, names, taken, parameters = {}, {}, {}, {}
+  local function unique(name)
+    local n = taken[name] or 0
+    taken[name] = n + 1
+    return n > 0 and ("%s_%d"):format(name, n) or name
+  end
+  local function scoped(path) return root .. "/" .. path:gsub("%.", "/") end
+  local states = {}
+  for name, x in model:named_parameters() do states[name] = x end
+  for name, x in model:named_buffers() do states[name] = x end
+  for i, node in ipairs(require("moth.utils.net_graph").of(model, inputs)) do
+    local io = node.op == "input" or node.op == "output"
+    names[i] = unique(io and node.op or scoped(node.path == "" and node.op
+      or node.path .. "." .. node.op))
+    local from = {}
+    for k, at in ipairs(node.inputs) do from[k] = names[at] end
+    for _, name in ipairs(node.parameters) do
+      if not parameters[name] then
+        parameters[name] = unique(scoped(name))
+        nodes[#nodes + 1] = {name = parameters[name], op = "Parameter",
+                             attr = shapes_attribute(states[name] and states[name].shape)}
+      end
+      from[#from + 1] = parameters[name]
+    end
+    nodes[#nodes + 1] = {name = names[i], op = io and "IO Node" or node.op, input = from,
+                         attr = shapes_attribute(node.shape)}
+  end
+  return packed("Graph", {node = nodes, versions = {producer = 22}})
 end
 
 -- ---- sounds ----

@@ -73,6 +73,7 @@ function SummaryWriter:init(log_dir, comment, purge_step, max_queue, flush_secs,
   self.purge_step, self.max_queue, self.flush_secs = purge_step, max_queue, flush_secs
   self.filename_suffix = filename_suffix
   self.runs = {} -- folder of add_scalars -> its file
+  self.embeddings = {} -- entries of the list of add_embedding
   file_of(self)
 end
 
@@ -378,6 +379,96 @@ function SummaryWriter:add_pr_curve_raw(...)
     step, walltime)
 end
 define.takes(SummaryWriter.add_pr_curve_raw, parse_curve_raw)
+
+local parse_graph = define.signature("add_graph", {
+  {"object", "model", "a module"},
+  {"any", "input_to_model", "a tensor, or a list of tensors"},
+  {"bool", "verbose", "also print a summary?", default = false},
+})
+
+--- Adds the graph of a net: a node for each op and each parameter, grouped by modules. The net runs
+-- once, in evaluation mode.
+-- @param model           a module
+-- @param input_to_model  a tensor, or a list of tensors
+-- @param verbose         also print moth.summary? (default false)
+function SummaryWriter:add_graph(...)
+  local model, input, verbose = parse_graph(...)
+  if not class.isinstance(model, require("moth").nn.Module) then
+    errors.refuse("add_graph", "model", "a module is needed", model, "E_TYPE")
+  end
+  local inputs = lib.istensor(input) and {input} or input
+  for _, x in ipairs(type(inputs) == "table" and inputs or {false}) do
+    if not lib.istensor(x) then
+      errors.refuse("add_graph", "input_to_model", "a tensor or a list of tensors is needed", x,
+        "E_TYPE")
+    end
+  end
+  if verbose then print(require("moth").summary(model, inputs)) end
+  file_of(self):event {wall_time = machine.time(), graph_def = summaries().graph(model, inputs)}
+end
+define.takes(SummaryWriter.add_graph, parse_graph)
+
+local parse_figure = define.signature("add_figure", {
+  TAG, {"any", "figure", "a moth.plot.Figure, or a list of them"}, STEP,
+  {"bool", "close", "not used", default = true}, TIME,
+})
+
+--- Adds a plot of moth.plot as a picture; several plots as one picture below each other.
+-- @param tag          name of the series
+-- @param figure       what moth.plot.lines and others return, or a list of these
+-- @param global_step  step of the training
+-- @param close        not used
+-- @param walltime     seconds since 1970 (default: now)
+function SummaryWriter:add_figure(...)
+  local tag, figure, step, _, walltime = parse_figure(...)
+  local list = class.typename(figure) == "Figure" and {figure} or figure
+  local images = {}
+  for i, one in ipairs(type(list) == "table" and list or {}) do
+    if class.typename(one) ~= "Figure" then break end
+    images[i] = one:image(1)
+  end
+  if #images == 0 then
+    errors.refuse("add_figure", "figure", "a figure of moth.plot is needed", figure, "E_TYPE")
+  end
+  for i, x in ipairs(images) do
+    if x:size(3) ~= images[1]:size(3) then
+      errors.argument("add_figure", "figure", ("the figures differ in width: %d and %d"):format(
+        images[1]:size(3), images[i]:size(3)), "E_SHAPE")
+    end
+  end
+  add_picture(self, "add_figure", tag, require("moth").cat(images, 2), step, walltime, "CHW")
+end
+define.takes(SummaryWriter.add_figure, parse_figure)
+
+local parse_embedding = define.signature("add_embedding", {
+  {"tensor", "mat", "vectors (N, D)"},
+  {"any", "metadata", "N labels; or N rows of labels, with metadata_header", optional = true},
+  {"tensor", "label_img", "pictures (N, C, H, W)", optional = true}, STEP,
+  {"string", "tag", "name of the vectors", default = "default"},
+  {"any", "metadata_header", "names of the columns of metadata", optional = true},
+})
+
+--- Writes vectors with labels for TensorBoard's PROJECTOR page, as tables in the run's folder.
+-- @param mat          vectors (N, D)
+-- @param metadata     N labels; or N rows of labels, with metadata_header
+-- @param label_img    pictures (N, C, H, W), shown as points
+-- @param global_step  step of the training
+-- @param tag          name of the vectors (default "default")
+-- @param metadata_header  names of the columns of metadata
+function SummaryWriter:add_embedding(...)
+  local mat, metadata, images, step, tag, header = parse_embedding(...)
+  if mat:dim() ~= 2 then
+    errors.argument("add_embedding", "mat", "vectors (N, D) are needed, got "
+      .. errors.describe(mat), "E_SHAPE")
+  end
+  local embedding = require "moth.utils.tensorboard.embedding"
+  if lib.istensor(metadata) then metadata = metadata:tolist() end
+  local entry = embedding.write(self.log_dir, mat:detach():cpu(), metadata,
+    images and images:detach():cpu(), step or 0, tag, header)
+  self.embeddings[#self.embeddings + 1] = entry
+  embedding.write_list(self.log_dir, self.embeddings)
+end
+define.takes(SummaryWriter.add_embedding, parse_embedding)
 
 local parse_layout = define.signature("add_custom_scalars", {
   {"map", "layout", "category -> chart -> {'Multiline', tags} or {'Margin', {y, low, high}}"},
