@@ -508,6 +508,45 @@ void moth_stop_watch(int32_t on);
 int32_t moth_stop_requested(void); /* the signal's number; 0: none came */
 void moth_stop_repeat(void);       /* sends that signal again, after the watch */
 
+/* ---- cdef continues: distributed ---- */
+
+/* Messages between processes through MPI (core/host/processes.c). Ranks and groups count from 0;
+** group 0 has all processes. One context of a process may use MPI. */
+typedef struct moth_transfer moth_transfer;
+enum { /* kinds of messages */
+  MOTH_TRANSFER_BARRIER, MOTH_TRANSFER_BROADCAST, MOTH_TRANSFER_REDUCE, MOTH_TRANSFER_ALL_REDUCE,
+  MOTH_TRANSFER_REDUCE_SCATTER, MOTH_TRANSFER_GATHER, MOTH_TRANSFER_ALL_GATHER,
+  MOTH_TRANSFER_SCATTER, MOTH_TRANSFER_ALL_TO_ALL, MOTH_TRANSFER_SEND, MOTH_TRANSFER_RECV
+};
+enum { /* operations; of bool: or, and, and, or */
+  MOTH_REDUCE_SUM, MOTH_REDUCE_PRODUCT, MOTH_REDUCE_MIN, MOTH_REDUCE_MAX, MOTH_REDUCE_BAND,
+  MOTH_REDUCE_BOR, MOTH_REDUCE_BXOR, MOTH_REDUCE_MEAN
+};
+typedef struct moth_exchange {
+  int32_t kind, group, op;
+  int32_t peer;              /* the root, receiver or sender in the group; recv: -1 is any */
+  int32_t tag;               /* of send and recv, from 0 to 32767 */
+  moth_handle input, output; /* contiguous CPU tensors of one dtype; may be the same */
+  const int64_t *sizes;      /* all_to_all: elements to each rank, then from each rank */
+} moth_exchange;
+/* Opens the library at `path` (NULL: the one that is installed) and calls MPI_Init, unless the host
+** has. Fills in this process's rank and the number of processes. */
+int32_t moth_mpi_open(moth_ctx *ctx, const char *path, int32_t *rank, int32_t *size);
+int32_t moth_mpi_found(moth_ctx *ctx); /* 1 if MPI can be opened, else 0 */
+const char *moth_mpi_version(moth_ctx *ctx); /* NULL if MPI is not open */
+int32_t moth_mpi_close(moth_ctx *ctx); /* calls MPI_Finalize, which waits for all processes */
+int32_t moth_mpi_abort(moth_ctx *ctx, int32_t code); /* ends all processes */
+/* A group of these ranks of group 0. All processes call it, with the same ranks. */
+int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *group);
+int32_t moth_group_free(moth_ctx *ctx, int32_t group);
+/* Starts a message, which keeps its tensors alive. Members of a group start its collectives in the
+** same order. */
+int32_t moth_transfer_start(moth_ctx *ctx, const moth_exchange *x, moth_transfer **made);
+int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m); /* 1, 0 or an error */
+/* Waits at most so many seconds. *source (or NULL): the sender of a received message. */
+int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int32_t *source);
+void moth_transfer_free(moth_ctx *ctx, moth_transfer *m); /* an unfinished one goes on */
+
 /* ---- cdef continues: sandbox ---- */
 
 /* The limits of a call by moth_sandbox_call, a C function for Lua that package.loadlib finds. */

@@ -31,6 +31,7 @@ typedef struct moth_frame { /* an open scope */
 #define MOTH_NUMBER_SLOTS 4
 #define MOTH_WATCHED 2 /* a slice is current */
 #define MOTH_TIMED 4   /* a deadline is set */
+#define MOTH_MESSAGING 8 /* MPI is open: polls let messages advance */
 
 typedef struct moth_chain { /* free blocks of one size class; each begins with the next one */
   void *first;
@@ -82,7 +83,7 @@ struct moth_ctx {
   moth_error_state error;
   char str[MOTH_STR_RING][MOTH_STR_SIZE];
   uint32_t str_next;
-  atomic_int cancel; /* bits: 1, a cancel was requested; MOTH_WATCHED; MOTH_TIMED */
+  atomic_int cancel; /* bits: 1, a cancel was requested; MOTH_WATCHED ... */
   double deadline;   /* with MOTH_TIMED: ops fail from this time of moth_seconds on */
   int interrupts; /* the count of process interrupts that this context has seen */
   int lanes;      /* threads for a job; set when a call enters the library */
@@ -148,6 +149,8 @@ struct moth_ctx {
   struct moth_trace *trace;      /* the last trace, see trace.c */
   struct moth_call_log *call_log, *last_log; /* running; the last: see call_log.c */
   struct moth_slice *slice, *slices; /* the current slice; all slices: see slice.h */
+  struct moth_processes *processes;   /* MPI and its messages; NULL: not open */
+  void (*message_poll)(moth_ctx *ctx); /* lets messages advance, or NULL */
   bool (*slice_poll)(moth_ctx *ctx); /* pauses the current slice when its time is over, or NULL */
   struct moth_fft_plan *ffts;    /* tables of FFTs, chained: see kernel/fft.c */
 

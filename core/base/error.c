@@ -116,6 +116,7 @@ static bool late(const moth_ctx *ctx) {
 }
 
 bool moth_cancelled_now(moth_ctx *ctx) {
+  if (ctx->message_poll) ctx->message_poll(ctx);
   if (late(ctx) || (ctx->slice_poll && ctx->slice_poll(ctx))) return true;
   return (atomic_load(&ctx->cancel) & 1) || atomic_load(&moth_interrupts) != ctx->interrupts;
 }

@@ -4,6 +4,7 @@
 #include "device/device.h"
 #include "call/observer.h"
 #include "call/slice.h"
+#include "host/processes.h"
 #include "capture/profile.h"
 #include "random.h"
 #include "system.h"
@@ -82,6 +83,7 @@ void moth_close(moth_ctx *ctx) {
   if (!ctx || ctx->closed) return;
   if (moth_slices_inside(ctx)) return; /* work of moth_run_for is on this stack */
   moth_slices_free(ctx);
+  moth_processes_free(ctx);
   moth_profiles_free(ctx);
   ctx->closed = true;
   moth_keep_blocks(ctx, false);

@@ -370,6 +370,10 @@ double moth_thread_seconds(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 /* -- threads and processes -- */
 
+void moth_sleep(double seconds) {
+  nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+}
+
 int moth_processors(void) {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);

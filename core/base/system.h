@@ -118,6 +118,8 @@ void moth_fiber_free(moth_fiber *f);  /* one that is not entered */
 
 /* -- threads and processes -- */
 
+void moth_sleep(double seconds); /* for less than a second */
+
 int moth_processors(void); /* processors that this process may use */
 /* Starts a detached thread that blocks all signals except faults. stack 0: the system's size. */
 bool moth_thread_start(void *(*run)(void *arg), void *arg, size_t stack);

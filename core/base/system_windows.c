@@ -324,6 +324,8 @@ double moth_thread_seconds(void) { return moth_seconds(); }
 
 /* -- threads and processes -- */
 
+void moth_sleep(double seconds) { Sleep((DWORD)(seconds * 1e3) + 1); }
+
 int moth_processors(void) {
   DWORD_PTR mine, all;
   if (!GetProcessAffinityMask(GetCurrentProcess(), &mine, &all)) return 1;

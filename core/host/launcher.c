@@ -519,6 +519,17 @@ static int prepare(lua_State *L) {
   return 0;
 }
 
+/* Calls Moth's function for the end of a script, if there is one: moth.distributed ends the other
+** processes if this one has failed, else leaves MPI. */
+static int finish(lua_State *L, int status) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "moth");
+  if (lua_istable(L, -1)) lua_getfield(L, -1, "finish");
+  if (!lua_isfunction(L, -1)) return status;
+  lua_pushboolean(L, status != EXIT_SUCCESS);
+  const int failed = report(L, guarded(L, 1));
+  return failed ? failed : status;
+}
+
 int main(int argc, char **argv) {
   static places at;
   if (!find_places(&at)) {
@@ -532,7 +543,7 @@ int main(int argc, char **argv) {
   }
   main_state = L;
   int status = report(L, lua_cpcall(L, prepare, &at));
-  if (status == EXIT_SUCCESS) status = run(L, argc, argv);
+  if (status == EXIT_SUCCESS) status = finish(L, run(L, argc, argv));
   lua_close(L);
   if (fflush(stdout) == 0 && !ferror(stdout)) return status;
   fprintf(stderr, "moth: not all that was printed could be written; is the disk full?\n");

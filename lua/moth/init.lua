@@ -110,7 +110,7 @@ rows.asarray = {"moth.tensor.create", "as_tensor"}
 rows.timer = {"moth.profiler.benchmark", "Timer"}
 local function from(module, names) lazy.from(rows, module, names) end
 from("moth.*", "nn optim utils ops amp backends cuda data autograd distributions func linalg fft "
-  .. "onnx profiler special darknet gguf random signal testing models io metrics "
+  .. "onnx profiler special darknet distributed gguf random signal testing models io metrics "
   .. "transforms progress audio plot callbacks fit")
 from("moth.base.*", "class warn strict")
 from("moth.binding.*", "define")

@@ -215,10 +215,11 @@ local OPTIONAL = { ["moth_task_begin grads"] = true, ["moth_profile_take events"
   ["moth_set_grad grad"] = true, ["moth_task_put grad"] = true,
   ["moth_from_memory deleter"] = true, ["moth_from_memory owner"] = true,
   ["moth_coroutine_find outer"] = true, ["moth_error_storage version"] = true,
-  ["moth_backward grads"] = true }
+  ["moth_backward grads"] = true, ["moth_mpi_open path"] = true,
+  ["moth_transfer_wait source"] = true }
 -- These return no status.
 local ANSWERS = { moth_alive = true, moth_slot_used = true, moth_above_goal = true,
-  moth_interrupted = true, moth_capture_uses = true }
+  moth_interrupted = true, moth_capture_uses = true, moth_mpi_found = true }
 
 local ctx = ffi.cast("moth_ctx *", C.moth_open())
 local op = C.moth_op_find "add"

@@ -39,6 +39,8 @@ places.list = {
    doc = "averages of a network's weights"},
   {path = "moth.data", short = "data",
    doc = "datasets, samplers, the DataLoader, readers of files"},
+  {path = "moth.distributed", short = "moth.distributed", hidden = "finish",
+   doc = "tensors between processes, through MPI"},
   {path = "moth.distributions", short = "moth.distributions",
    doc = "probability distributions: samples, log-probabilities, divergences"},
   {path = "moth.distributions.constraints", short = "moth.distributions.constraints",

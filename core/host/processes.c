@@ -1,0 +1,631 @@
+/* processes.c -- messages between processes through MPI: collectives, sends and receives of
+** tensors, groups of processes.
+**
+** Every message is a nonblocking MPI operation. MPI works only inside calls of its own, so messages
+** advance while a caller waits, and at the polls of kernels (moth_cancelled): a reduction of
+** gradients overlaps with the backward pass without a thread. Only the thread of the context calls
+** MPI.
+**
+** f16 and bf16 are reduced in f32, in a scratch buffer.
+**
+** When a wait times out, the process asks the other members of the group how many messages they
+** have started there. Each process answers at its next poll. The error names the ranks that have
+** not called, and those that do not answer.
+*/
+#include "processes.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/system.h"
+#include "base/threads.h"
+#include "tensor/dtype.h"
+#include "tensor/handles.h"
+#include "tensor/shape.h"
+#include "tensor/tensor.h"
+#include "vendor/mpi.h"
+
+#define POLL_EVERY 20e-6    /* seconds between two polls of MPI inside kernels */
+#define LISTEN_EVERY 50e-3  /* seconds between two looks for questions */
+#define ANSWER_WITHIN 1.0   /* seconds to wait for answers */
+#define SPIN 0.5            /* seconds that a wait only yields; then it sleeps */
+#define MAX_GROUPS 4096
+
+enum { /* kinds of messages, in the order of moth_lua.h */
+  BARRIER, BROADCAST, REDUCE, ALL_REDUCE, REDUCE_SCATTER, GATHER, ALL_GATHER, SCATTER, ALL_TO_ALL,
+  SEND, RECV
+};
+_Static_assert((int)RECV == (int)MOTH_TRANSFER_RECV, "kinds as in moth_lua.h");
+
+enum { QUESTION = 1, ANSWER = 2 }; /* tags of notes */
+
+typedef struct group {
+  moth_mpi_handle comm; /* of members */
+  int32_t *ranks;       /* in the group of all processes */
+  int32_t n, rank;      /* rank: of this process, or -1 */
+  int64_t started;      /* messages that this process has started */
+  bool used;
+} group;
+
+typedef struct note { /* what processes tell each other about a group */
+  int64_t group, started, kind; /* kind: of the call that waits, or -1 */
+  moth_mpi_handle request;
+} note;
+
+enum { NOTE_SIZE = 3, NOTES = 64 };
+
+struct moth_transfer {
+  moth_transfer *next;
+  moth_exchange x;
+  moth_tensor *input, *output; /* counted */
+  moth_mpi_handle request;
+  char *scratch; /* reductions of f16 and bf16: f32 */
+  int64_t scratch_bytes;
+  int *counts; /* of all_to_all */
+  int64_t number;
+  bool done, dropped;
+  int code, source;
+};
+
+struct moth_processes {
+  const moth_mpi *mpi;
+  group *groups;
+  int32_t ngroups;
+  moth_transfer *messages;
+  moth_mpi_handle monitor; /* the communicator of notes */
+  note notes[NOTES];       /* sent ones */
+  uint32_t next_note;
+  bool started_here; /* this context has called MPI_Init */
+  int32_t waits_for; /* the kind of the message that the caller waits for, or -1 */
+  double polled, listened;
+  uint32_t polls;
+};
+
+static atomic_bool taken; /* a context of this process uses MPI */
+
+static const char *const kind_names[] = {
+  "barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "gather",
+  "all_gather", "scatter", "all_to_all", "send", "recv"};
+
+static int mpi_error(moth_ctx *ctx, int code) {
+  char text[1024] = "";
+  int n = 0;
+  ctx->processes->mpi->error_string(code, text, &n);
+  return moth_fail(ctx, MOTH_E_IO, NULL, "MPI: %s", text);
+}
+
+static int not_open(moth_ctx *ctx) {
+  return moth_fail(ctx, MOTH_E_STATE, NULL, "no process group: init_process_group makes one");
+}
+
+static group *group_of(moth_ctx *ctx, int32_t index) {
+  struct moth_processes *p = ctx->processes;
+  if (!p) not_open(ctx);
+  else if (index < 0 || index >= p->ngroups || !p->groups[index].used)
+    moth_fail(ctx, MOTH_E_STATE, "group", "the process group was destroyed");
+  else return &p->groups[index];
+  return NULL;
+}
+
+/* -- notes -- */
+
+static void send_note(struct moth_processes *p, int to, int tag, int64_t index, int64_t started,
+                      int64_t kind) {
+  note *n = &p->notes[p->next_note++ % NOTES];
+  int done = 1, source;
+  if (n->request != p->mpi->no_request) p->mpi->test(&n->request, &done, &source);
+  if (!done) return; /* the receiver takes none */
+  n->group = index;
+  n->started = started;
+  n->kind = kind;
+  p->mpi->send(n, NOTE_SIZE, p->mpi->types[MOTH_I64], to, tag, p->monitor, &n->request);
+}
+
+/* Receives a note with this tag, if there is one. Returns its sender, or -1. */
+static int take_note(struct moth_processes *p, int tag, note *n) {
+  int found = 0, source = -1, done = 0, ignored;
+  if (p->mpi->probe(p->mpi->any_source, tag, p->monitor, &found, &source) || !found) return -1;
+  if (p->mpi->receive(n, NOTE_SIZE, p->mpi->types[MOTH_I64], source, tag, p->monitor,
+                      &n->request))
+    return -1;
+  while (!done)
+    if (p->mpi->test(&n->request, &done, &ignored)) return -1;
+  return source;
+}
+
+static void answer_questions(struct moth_processes *p) {
+  note n;
+  for (int from; (from = take_note(p, QUESTION, &n)) >= 0;) {
+    const bool known = n.group < p->ngroups && p->groups[n.group].used;
+    send_note(p, from, ANSWER, n.group, known ? p->groups[n.group].started : -1, p->waits_for);
+  }
+}
+
+/* -- progress -- */
+
+/* The result of a reduction, from the scratch buffer to the tensor; the mean from the sum. */
+static void finish_reduction(const struct moth_processes *p, moth_transfer *m) {
+  moth_tensor *y = m->output;
+  const group *g = &p->groups[m->x.group];
+  const bool arrives = m->x.kind != REDUCE || m->x.peer == g->rank;
+  const int dtype = y->l.dtype, compute = moth_compute_dtype(dtype);
+  const int64_t n = y->l.numel;
+  char *from = m->scratch ? m->scratch : moth_at(y);
+  if (!arrives) return;
+  if (m->x.op == MOTH_REDUCE_MEAN && compute == MOTH_F32)
+    for (int64_t i = 0; i < n; i++) ((float *)(void *)from)[i] /= (float)g->n;
+  else if (m->x.op == MOTH_REDUCE_MEAN)
+    for (int64_t i = 0; i < n; i++) ((double *)(void *)from)[i] /= (double)g->n;
+  if (!m->scratch) return;
+  moth_convert(n, compute, from, 4, dtype, moth_at(y), moth_dtype_size[dtype]);
+}
+
+static bool reduces(int kind) {
+  return kind == REDUCE || kind == ALL_REDUCE || kind == REDUCE_SCATTER;
+}
+
+static void finish(struct moth_processes *p, moth_transfer *m) {
+  if (!m->code && m->output && reduces(m->x.kind)) finish_reduction(p, m);
+  m->done = true;
+  if (m->output) moth_storage_bump(m->output->storage);
+}
+
+static void release(moth_ctx *ctx, moth_transfer *m) {
+  moth_tensor_release(m->input);
+  moth_tensor_release(m->output);
+  moth_dealloc(ctx, m->scratch, m->scratch_bytes);
+  free(m->counts);
+  moth_dealloc(ctx, m, sizeof *m);
+}
+
+static void unlink_message(struct moth_processes *p, moth_transfer *m) {
+  moth_transfer **at = &p->messages;
+  while (*at && *at != m) at = &(*at)->next;
+  if (*at) *at = m->next;
+}
+
+/* Tests every message. Frees those that are done and that nobody waits for. */
+static void progress(moth_ctx *ctx) {
+  struct moth_processes *p = ctx->processes;
+  for (moth_transfer *m = p->messages, *next; m; m = next) {
+    int done = m->done;
+    next = m->next;
+    if (!done) {
+      m->code = p->mpi->test(&m->request, &done, &m->source);
+      if (done || m->code) finish(p, m);
+    }
+    if (!m->done || !m->dropped) continue;
+    unlink_message(p, m);
+    release(ctx, m);
+  }
+}
+
+static void poll(moth_ctx *ctx) {
+  struct moth_processes *p = ctx->processes;
+  if (moth_on_worker || (!p->messages && ++p->polls % 64)) return;
+  const double now = moth_seconds();
+  if (p->messages && now - p->polled > POLL_EVERY) {
+    p->polled = now;
+    progress(ctx);
+  }
+  if (now - p->listened < LISTEN_EVERY) return;
+  p->listened = now;
+  answer_questions(p);
+}
+
+/* -- waiting -- */
+
+/* Asks the members of the message's group which messages they have started; adds to `text` what
+** those say that have not started this one. */
+static void find_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size) {
+  struct moth_processes *p = ctx->processes;
+  const group *g = &p->groups[m->x.group];
+  size_t used = 0;
+  int missing = 0;
+  int64_t *started = calloc((size_t)g->n, sizeof *started);
+  int *kind = calloc((size_t)g->n, sizeof *kind);
+  text[0] = 0;
+  for (int i = 0; started && kind && i < g->n; i++) {
+    started[i] = i == g->rank ? m->number : -1;
+    if (i != g->rank) send_note(p, g->ranks[i], QUESTION, m->x.group, 0, 0);
+  }
+  for (const double until = moth_seconds() + ANSWER_WITHIN; moth_seconds() < until;) {
+    note n;
+    const int from = take_note(p, ANSWER, &n);
+    answer_questions(p);
+    progress(ctx);
+    for (int i = 0; from >= 0 && started && kind && i < g->n; i++)
+      if (g->ranks[i] == from && n.group == m->x.group) {
+        started[i] = n.started;
+        kind[i] = (int)n.kind;
+      }
+    sched_yield();
+  }
+  for (int i = 0; started && kind && i < g->n && used < size; i++) {
+    if (started[i] >= m->number || missing++ > 7) continue;
+    const char *where = kind[i] >= 0 ? kind_names[kind[i]] : NULL;
+    int n = started[i] < 0
+      ? snprintf(text + used, size - used, "; rank %d does not answer", g->ranks[i])
+      : snprintf(text + used, size - used, "; rank %d has not called it (%s%s)", g->ranks[i],
+                 where ? "it waits in " : "it is busy", where ? where : "");
+    used += n > 0 ? (size_t)n : 0;
+  }
+  free(started);
+  free(kind);
+}
+
+static int timed_out(moth_ctx *ctx, const moth_transfer *m, double seconds) {
+  char text[512];
+  find_missing(ctx, m, text, sizeof text);
+  if (m->done) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_IO, NULL, "no result after %g s%s", seconds,
+                   text[0] ? text : "; all ranks have called it");
+}
+
+static int wait(moth_ctx *ctx, moth_transfer *m, double seconds) {
+  const double began = moth_seconds();
+  for (uint32_t turn = 0; !m->done; turn++) {
+    progress(ctx);
+    if (m->done) break;
+    if (turn % 16 == 15 && moth_cancelled(ctx)) return moth_stopped(ctx);
+    const double passed = moth_seconds() - began;
+    if (passed > seconds) return timed_out(ctx, m, seconds);
+    if (passed > SPIN) moth_sleep(passed > 2 * SPIN ? 1e-3 : 1e-4);
+    else sched_yield();
+  }
+  return MOTH_OK;
+}
+
+/* -- starting -- */
+
+static int check_tensor(moth_ctx *ctx, const moth_tensor *x, const char *arg) {
+  if (x->storage->device)
+    return moth_fail(ctx, MOTH_E_DEVICE, arg, "MPI needs a tensor of the CPU");
+  if (!moth_contiguous(x)) return moth_fail(ctx, MOTH_E_ARG, arg, "a contiguous tensor is needed");
+  if (x->l.numel > INT32_MAX)
+    return moth_fail(ctx, MOTH_E_UNSUPPORTED, arg, "a message has at most 2^31 - 1 elements");
+  return MOTH_OK;
+}
+
+static moth_mpi_handle op_of(const moth_mpi *mpi, int op, int dtype) {
+  if (dtype != MOTH_BOOL) return mpi->ops[op == MOTH_REDUCE_MEAN ? MOTH_MPI_SUM : op];
+  if (op == MOTH_REDUCE_SUM) op = MOTH_MPI_MAX;
+  if (op == MOTH_REDUCE_PRODUCT) op = MOTH_MPI_MIN;
+  return mpi->ops[op];
+}
+
+/* A reduction reads from `*from`, or from where it writes if that is MPI_IN_PLACE. */
+static int prepare_reduction(moth_ctx *ctx, moth_transfer *m, const void **from, void **to,
+                             moth_mpi_handle *type) {
+  const struct moth_processes *p = ctx->processes;
+  const int dtype = m->input->l.dtype;
+  const int64_t n = m->input->l.numel;
+  if (m->x.op == MOTH_REDUCE_MEAN && !moth_is_float(dtype))
+    return moth_fail(ctx, MOTH_E_DTYPE, "op", "the mean needs a float tensor");
+  if (moth_is_float(dtype) && m->x.op >= MOTH_REDUCE_BAND && m->x.op != MOTH_REDUCE_MEAN)
+    return moth_fail(ctx, MOTH_E_DTYPE, "op", "bitwise operations need an integer tensor");
+  *from = moth_at(m->input);
+  *to = moth_at(m->output);
+  if (moth_is_half(dtype)) {
+    m->scratch_bytes = n * 4 + 4;
+    if (!(m->scratch = moth_alloc(ctx, m->scratch_bytes))) return ctx->error.code;
+    moth_convert(n, dtype, moth_at(m->input), 2, MOTH_F32, m->scratch, 4);
+    *from = *to = m->scratch;
+    *type = p->mpi->types[MOTH_F32];
+  }
+  if (*from == *to) *from = p->mpi->in_place;
+  if (m->x.kind == REDUCE && m->x.peer != p->groups[m->x.group].rank &&
+      *from == p->mpi->in_place)
+    *from = *to; /* only the root reduces in place */
+  return MOTH_OK;
+}
+
+static int start_all_to_all(moth_ctx *ctx, moth_transfer *m, const group *g) {
+  const struct moth_processes *p = ctx->processes;
+  int *counts = m->counts = calloc((size_t)g->n * 4 + 1, sizeof *counts);
+  int64_t at[2] = {0, 0};
+  if (!counts) return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
+  for (int side = 0; side < 2; side++)
+    for (int i = 0; i < g->n; i++) {
+      const int64_t n = m->x.sizes[side * g->n + i];
+      if (n < 0 || n > INT32_MAX)
+        return moth_fail(ctx, MOTH_E_ARG, "sizes", "sizes must be from 0 to 2^31 - 1");
+      counts[(2 * side) * g->n + i] = (int)n;
+      counts[(2 * side + 1) * g->n + i] = (int)at[side];
+      at[side] += n;
+    }
+  m->x.sizes = NULL;
+  if (at[0] > m->input->l.numel || at[1] > m->output->l.numel)
+    return moth_fail(ctx, MOTH_E_SHAPE, "sizes", "more elements than the tensor has");
+  const int code = p->mpi->all_to_all(
+    moth_at(m->input), counts, counts + g->n, moth_at(m->output), counts + 2 * g->n,
+    counts + 3 * g->n, p->mpi->types[m->input->l.dtype], g->comm, &m->request);
+  return code ? mpi_error(ctx, code) : MOTH_OK;
+}
+
+/* How many times the elements of the input does the output have, times n? 0: any number. */
+static int check_sizes(moth_ctx *ctx, const moth_transfer *m, const group *g) {
+  const moth_tensor *x = m->input, *y = m->output;
+  if (x && y && x->l.dtype != y->l.dtype)
+    return moth_fail(ctx, MOTH_E_DTYPE, "output", "input and output need one dtype");
+  const int kind = m->x.kind;
+  const bool root = m->x.peer == g->rank;
+  const bool wrong =
+    kind == ALL_GATHER || (kind == GATHER && root) ? y->l.numel != x->l.numel * g->n
+    : kind == REDUCE_SCATTER || (kind == SCATTER && root)
+      ? x->l.numel != y->l.numel * g->n
+    : kind == ALL_REDUCE || kind == REDUCE ? y->l.numel != x->l.numel : false;
+  return wrong ? moth_fail(ctx, MOTH_E_SHAPE, "output", "the numbers of elements do not fit: %lld "
+                           "and %lld on %d ranks", (long long)x->l.numel, (long long)y->l.numel,
+                           (int)g->n) : MOTH_OK;
+}
+
+static int start(moth_ctx *ctx, moth_transfer *m, const group *g) {
+  const moth_mpi *mpi = ctx->processes->mpi;
+  const moth_tensor *some = m->input ? m->input : m->output;
+  const int dtype = some ? some->l.dtype : MOTH_U8;
+  moth_mpi_handle type = mpi->types[dtype], *r = &m->request;
+  const void *from = m->input ? moth_at(m->input) : NULL;
+  void *to = m->output ? moth_at(m->output) : NULL;
+  const int kind = m->x.kind, root = m->x.peer;
+  const int n = some ? (int)some->l.numel : 0, out = m->output ? (int)m->output->l.numel : 0;
+  int status = check_sizes(ctx, m, g), code = 0;
+  if (!status && reduces(kind)) status = prepare_reduction(ctx, m, &from, &to, &type);
+  if (status) return status;
+  const moth_mpi_handle op = reduces(kind) ? op_of(mpi, m->x.op, dtype) : 0;
+  switch (kind) {
+    case BARRIER: code = mpi->barrier(g->comm, r); break;
+    case BROADCAST: code = mpi->broadcast(to, out, type, root, g->comm, r); break;
+    case REDUCE: code = mpi->reduce(from, to, n, type, op, root, g->comm, r); break;
+    case ALL_REDUCE: code = mpi->all_reduce(from, to, n, type, op, g->comm, r); break;
+    case REDUCE_SCATTER:
+      code = mpi->reduce_scatter(from, to, out, type, op, g->comm, r);
+      break;
+    case GATHER: code = mpi->gather(from, to, n, type, root, g->comm, r); break;
+    case ALL_GATHER: code = mpi->all_gather(from, to, n, type, g->comm, r); break;
+    case SCATTER: code = mpi->scatter(from, to, out, type, root, g->comm, r); break;
+    case ALL_TO_ALL: return start_all_to_all(ctx, m, g);
+    case SEND: code = mpi->send(from, n, type, root, m->x.tag, g->comm, r); break;
+    default:
+      code = mpi->receive(to, out, type, root < 0 ? mpi->any_source : root, m->x.tag, g->comm, r);
+  }
+  return code ? mpi_error(ctx, code) : MOTH_OK;
+}
+
+static bool writes(int kind) { return kind != BARRIER && kind != SEND; }
+static bool reads(int kind) {
+  return kind != BARRIER && kind != RECV && kind != BROADCAST;
+}
+
+/* Resolves the tensors that this rank's side of the message needs. */
+static int take_tensors(moth_ctx *ctx, moth_transfer *m, const group *g) {
+  const int kind = m->x.kind;
+  const bool root = m->x.peer == g->rank;
+  if (reads(kind) && !(kind == SCATTER && !root)) {
+    moth_tensor *x = moth_resolve(ctx, &m->x.input, "input");
+    if (!x || check_tensor(ctx, x, "input")) return ctx->error.code;
+    m->input = moth_tensor_retain(x);
+  }
+  if (writes(kind) && !(kind == GATHER && !root)) {
+    moth_tensor *y = moth_resolve(ctx, &m->x.output, "output");
+    if (!y || check_tensor(ctx, y, "output")) return ctx->error.code;
+    m->output = moth_tensor_retain(y);
+  }
+  return MOTH_OK;
+}
+
+/* Is the message one that the group can have? */
+static int check_exchange(moth_ctx *ctx, const moth_exchange *x, const group *g) {
+  const bool from_any = x->kind == RECV && x->peer == -1;
+  if (x->kind < 0 || x->kind > RECV || x->op < 0 || x->op > MOTH_REDUCE_MEAN ||
+      (x->kind == ALL_TO_ALL && !x->sizes))
+    return moth_fail(ctx, MOTH_E_ARG, NULL, "no such message");
+  if (g->rank < 0)
+    return moth_fail(ctx, MOTH_E_STATE, "group", "this process is not a member of the group");
+  if (!from_any && (x->peer < 0 || x->peer >= g->n))
+    return moth_fail(ctx, MOTH_E_ARG, "rank", "the group has ranks 0 to %d, got %d",
+                     (int)g->n - 1, (int)x->peer);
+  return MOTH_OK;
+}
+
+int32_t moth_transfer_start(moth_ctx *ctx, const moth_exchange *x, moth_transfer **made) {
+  MOTH_NEED(ctx, x && made, MOTH_E_ARG);
+  group *g = group_of(ctx, x->group);
+  int status = g ? check_exchange(ctx, x, g) : ctx->error.code;
+  if (status) return status;
+  moth_transfer *m = moth_alloc(ctx, sizeof *m);
+  if (!m) return ctx->error.code;
+  *m = (moth_transfer){.x = *x, .source = -1, .request = ctx->processes->mpi->no_request};
+  if ((status = take_tensors(ctx, m, g)) || (status = start(ctx, m, g))) {
+    release(ctx, m);
+    return status;
+  }
+  const bool collective = x->kind != SEND && x->kind != RECV;
+  m->number = collective ? ++g->started : 0;
+  m->next = ctx->processes->messages;
+  ctx->processes->messages = m;
+  *made = m;
+  return MOTH_OK;
+}
+
+int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m) {
+  MOTH_NEED(ctx, m, MOTH_E_ARG);
+  if (!ctx->processes) return not_open(ctx);
+  progress(ctx);
+  return m->done;
+}
+
+int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int32_t *source) {
+  MOTH_NEED(ctx, m, MOTH_E_ARG);
+  if (!ctx->processes) return not_open(ctx);
+  ctx->processes->waits_for = m->x.kind;
+  int status = wait(ctx, m, seconds);
+  ctx->processes->waits_for = -1;
+  if (!status && m->code) status = mpi_error(ctx, m->code);
+  if (source) *source = m->source;
+  return status;
+}
+
+void moth_transfer_free(moth_ctx *ctx, moth_transfer *m) {
+  MOTH_NEED(ctx, m, );
+  if (!ctx->processes) return;
+  m->dropped = true;
+  progress(ctx);
+}
+
+/* -- groups -- */
+
+static int add_group(moth_ctx *ctx, moth_mpi_handle comm, const int32_t *ranks, int32_t n,
+                     int32_t rank) {
+  struct moth_processes *p = ctx->processes;
+  group *grown = realloc(p->groups, (size_t)(p->ngroups + 1) * sizeof *grown);
+  int32_t *copy = malloc((size_t)n * sizeof *copy);
+  if (grown) p->groups = grown;
+  if (!grown || !copy) {
+    free(copy);
+    return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
+  }
+  for (int32_t i = 0; i < n; i++) copy[i] = ranks ? ranks[i] : i;
+  p->groups[p->ngroups++] =
+    (group){.comm = comm, .ranks = copy, .n = n, .rank = rank, .used = true};
+  if (rank >= 0) p->mpi->on_error(comm, p->mpi->return_errors);
+  return MOTH_OK;
+}
+
+int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *made) {
+  MOTH_NEED(ctx, ranks && made, MOTH_E_ARG);
+  const group *all = group_of(ctx, 0);
+  if (!all) return ctx->error.code;
+  struct moth_processes *p = ctx->processes;
+  int32_t mine = -1;
+  if (n < 1 || n > all->n || p->ngroups >= MAX_GROUPS)
+    return moth_fail(ctx, MOTH_E_ARG, "ranks", "from 1 to %d ranks are needed, got %d", (int)all->n,
+                     (int)n);
+  for (int32_t i = 0; i < n; i++) {
+    if (ranks[i] < 0 || ranks[i] >= all->n)
+      return moth_fail(ctx, MOTH_E_ARG, "ranks", "ranks are from 0 to %d, got %d", (int)all->n - 1,
+                       (int)ranks[i]);
+    for (int32_t k = 0; k < i; k++)
+      if (ranks[k] == ranks[i])
+        return moth_fail(ctx, MOTH_E_ARG, "ranks", "rank %d occurs twice", (int)ranks[i]);
+    if (ranks[i] == all->rank) mine = i;
+  }
+  moth_mpi_handle comm = 0;
+  const int code = p->mpi->split(all->comm, mine >= 0 ? 1 : MOTH_MPI_UNDEFINED, mine, &comm);
+  if (code) return mpi_error(ctx, code);
+  *made = p->ngroups;
+  return add_group(ctx, comm, ranks, n, mine);
+}
+
+int32_t moth_group_free(moth_ctx *ctx, int32_t index) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
+  group *g = group_of(ctx, index);
+  if (!g) return ctx->error.code;
+  if (index == 0) return moth_fail(ctx, MOTH_E_ARG, "group", "the group of all processes ends "
+                                   "with moth_mpi_close");
+  if (g->rank >= 0) ctx->processes->mpi->free(&g->comm);
+  g->used = false;
+  return MOTH_OK;
+}
+
+/* -- opening and closing -- */
+
+static int open_world(moth_ctx *ctx, struct moth_processes *p) {
+  int ready = 0, level = 0, rank = 0, size = 1;
+  int code = p->mpi->initialized(&ready);
+  if (!code && !ready) {
+    code = p->mpi->init(MOTH_MPI_FUNNELED, &level);
+    p->started_here = !code;
+  }
+  if (code) return moth_fail(ctx, MOTH_E_IO, NULL, "MPI_Init failed with code %d", code);
+  int status = moth_mpi_check(ctx, p->mpi);
+  moth_mpi_handle comm = 0;
+  if (!status && ((code = p->mpi->rank(p->mpi->world, &rank)) ||
+                  (code = p->mpi->size(p->mpi->world, &size)) ||
+                  (code = p->mpi->split(p->mpi->world, 0, rank, &comm)) ||
+                  (code = p->mpi->split(p->mpi->world, 0, rank, &p->monitor))))
+    status = mpi_error(ctx, code);
+  if (!status) status = add_group(ctx, comm, NULL, size, rank);
+  if (!status) p->mpi->on_error(p->monitor, p->mpi->return_errors);
+  return status;
+}
+
+int32_t moth_mpi_open(moth_ctx *ctx, const char *path, int32_t *rank, int32_t *size) {
+  MOTH_NEED(ctx, rank && size, MOTH_E_ARG);
+  if (ctx->closed) return moth_fail_closed(ctx);
+  bool free_now = false;
+  const moth_mpi *mpi = moth_mpi_find(ctx, path);
+  if (!mpi) return ctx->error.code;
+  if (ctx->processes || !atomic_compare_exchange_strong(&taken, &free_now, true))
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a context of this process already uses MPI");
+  struct moth_processes *p = ctx->processes = calloc(1, sizeof *p);
+  int status = p ? MOTH_OK : moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
+  if (p) {
+    p->mpi = mpi;
+    p->waits_for = -1;
+    for (int i = 0; i < NOTES; i++) p->notes[i].request = mpi->no_request;
+    status = open_world(ctx, p);
+  }
+  if (status) {
+    moth_processes_free(ctx);
+    return status;
+  }
+  *rank = p->groups[0].rank;
+  *size = p->groups[0].n;
+  ctx->message_poll = poll;
+  atomic_fetch_or(&ctx->cancel, MOTH_MESSAGING);
+  return MOTH_OK;
+}
+
+int32_t moth_mpi_found(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, 0);
+  return moth_mpi_find(ctx, NULL) != NULL;
+}
+
+const char *moth_mpi_version(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, NULL);
+  return ctx->processes ? ctx->processes->mpi->version : NULL;
+}
+
+/* Frees what the context has. Unfinished messages stay: MPI may still write to their tensors. */
+void moth_processes_free(moth_ctx *ctx) {
+  struct moth_processes *p = ctx->processes;
+  if (!p) return;
+  ctx->message_poll = NULL;
+  atomic_fetch_and(&ctx->cancel, ~MOTH_MESSAGING);
+  for (moth_transfer *m = p->messages, *next; m; m = next) {
+    next = m->next;
+    if (m->done) release(ctx, m);
+  }
+  for (int32_t i = 0; i < p->ngroups; i++) free(p->groups[i].ranks);
+  free(p->groups);
+  free(p);
+  ctx->processes = NULL;
+  atomic_store(&taken, false);
+}
+
+int32_t moth_mpi_close(moth_ctx *ctx) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
+  struct moth_processes *p = ctx->processes;
+  if (!p) return MOTH_OK;
+  progress(ctx);
+  for (const moth_transfer *m = p->messages; m; m = m->next)
+    if (!m->done)
+      return moth_fail(ctx, MOTH_E_STATE, NULL, "%s has not ended: wait for it first",
+                       kind_names[m->x.kind]);
+  const moth_mpi *mpi = p->mpi;
+  const bool ends = p->started_here;
+  moth_processes_free(ctx);
+  const int code = ends ? mpi->finalize() : 0;
+  return code ? moth_fail(ctx, MOTH_E_IO, NULL, "MPI_Finalize failed with code %d", code)
+              : MOTH_OK;
+}
+
+int32_t moth_mpi_abort(moth_ctx *ctx, int32_t code) {
+  MOTH_NEED(ctx, true, MOTH_E_ARG);
+  if (!ctx->processes) return not_open(ctx);
+  ctx->processes->mpi->abort(ctx->processes->groups[0].comm, code);
+  return MOTH_OK;
+}
