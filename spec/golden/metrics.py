@@ -1,11 +1,12 @@
-"""Writes metrics.json: values of torchmetrics for two batches of several inputs.
+"""Writes metrics.json: values of torchmetrics and scikit-learn for two batches of several inputs.
 
-    python3 spec/golden/metrics.py > spec/golden/metrics.json      # needs torchmetrics, pycocotools
+    python3 spec/golden/metrics.py > spec/golden/metrics.json
 
-"data" has the batches by name: a list of two lists of arguments of `update`. Each case has the
-class, its arguments, the name of its data, the value of the first batch (a call), if it is short,
-and of both (compute). Targets, labels and ignored labels of multiclass tasks are stored from 1 on. Scores have
-two decimals, so that some are equal; class 5 of the multiclass inputs is absent.
+It needs torchmetrics, pycocotools and scikit-learn. "data" has the batches by name: a list of two
+lists of arguments of `update`. Each case has the class, its arguments, the name of its data, the
+value of the first batch (a call), if it is short, and of both (compute). Targets, labels and
+ignored labels of multiclass tasks are stored from 1 on. Scores have two decimals, so that some are
+equal; class 5 of the multiclass inputs is absent.
 """
 
 import json
@@ -14,6 +15,7 @@ import sys
 import warnings
 
 import numpy
+import sklearn.metrics as S
 import torch
 import torchmetrics
 import torchmetrics.classification as C
@@ -241,6 +243,37 @@ masks = [({"masks": labels(2, 2, 4, 5).bool(), "scores": scores(2), "labels": la
 DATA["d_masks"] = [[[masks[i][0], masks[i + 1][0]], [masks[i][1], masks[i + 1][1]]]
                    for i in (0, 2)]
 case("MeanAveragePrecision", "d_masks", iou_type="segm")
+
+
+def sklearn_case(name, data, function, labels=False, **arguments):
+    """scikit-learn's value of both batches."""
+    preds, target = (torch.cat([b[i] for b in DATA[data]]).numpy() for i in (0, 1))
+    if labels:
+        preds = preds.argmax(1) if preds.ndim > target.ndim else preds > 0.5
+    CASES.append({"name": name, "data": data, "args": arguments,
+                  "all": plain(torch.as_tensor(function(target, preds)))})
+
+
+for average in ["micro", "macro", "weighted"]:
+    for name, function in [("Precision", S.precision_score), ("Recall", S.recall_score),
+                           ("F1Score", S.f1_score), ("JaccardIndex", S.jaccard_score)]:
+        sklearn_case("Multiclass" + name, "m", lambda y, p, f=function, a=average: f(
+            y, p, average=a), True, num_classes=5, average=average)
+    for name, function in [("AUROC", S.roc_auc_score),
+                           ("AveragePrecision", S.average_precision_score)]:
+        sklearn_case("Multilabel" + name, "l", lambda y, p, f=function, a=average: f(
+            y, p, average=a), num_labels=3, average=average)
+sklearn_case("MulticlassAccuracy", "m", S.accuracy_score, True, num_classes=5, average="micro")
+sklearn_case("MulticlassConfusionMatrix", "m", lambda y, p: S.confusion_matrix(
+    y, p, labels=range(5)), True, num_classes=5)
+sklearn_case("BinaryAccuracy", "b", S.accuracy_score, True)
+sklearn_case("BinaryFBetaScore", "b", lambda y, p: S.fbeta_score(y, p, beta=2), True, beta=2.0)
+sklearn_case("BinaryAUROC", "b", S.roc_auc_score)
+sklearn_case("BinaryAUROC", "b", lambda y, p: S.roc_auc_score(y, p, max_fpr=0.4), max_fpr=0.4)
+sklearn_case("BinaryAveragePrecision", "b", S.average_precision_score)
+sklearn_case("MeanAbsoluteError", "r", S.mean_absolute_error)
+sklearn_case("MeanSquaredError", "r", S.mean_squared_error)
+sklearn_case("R2Score", "r_close", S.r2_score)
 
 
 def stored(name, batch):

@@ -1,4 +1,4 @@
--- Values of metrics against torchmetrics (spec/golden/metrics.py).
+-- Values of metrics against torchmetrics and scikit-learn (spec/golden/metrics.py).
 
 local moth = require "moth"
 local json = require "moth.json"
@@ -81,7 +81,7 @@ for _, case in ipairs(golden.cases) do
   table.insert(by_name[case.name], case)
 end
 
-describe("torchmetrics' values", function()
+describe("torchmetrics' and scikit-learn's values", function()
   for _, name in ipairs(names) do
     it("of " .. name .. ": one batch, two batches, and two states merged", function()
       for _, case in ipairs(by_name[name]) do

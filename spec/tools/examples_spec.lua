@@ -53,7 +53,8 @@ describe("each example", function()
                  ["04_mnist.lua"] = true, ["05_char_lstm.lua"] = true, ["06_gpt.lua"] = true,
                  ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
                  ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true,
-                 ["12_word2vec.lua"] = true, ["13_detection.lua"] = true}
+                 ["12_word2vec.lua"] = true, ["13_detection.lua"] = true,
+                 ["16_keywords.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " has a claim below, is short, has a header, and ends with assertions", function()
@@ -256,5 +257,17 @@ describe("example", function()
     local output, status = moth("examples/13_detection.lua", "--steps", "1")
     assert.are_not.equal(0, status)
     has(output, "assertion failed")
+  end)
+
+  it("16 learns spoken words, or hums some and names the package that speaks", function()
+    has(run("examples/16_keywords.lua", "--espeak", "none", "--epochs", "6", "--voices", "4"),
+      "apt%-get install espeak%-ng", "96 words for training, 32 for testing", "epoch  6  loss %d",
+      "unheard voices: accuracy [01]%.%d")
+    if os.execute "command -v espeak-ng >/dev/null" ~= 0 then
+      pending "the package espeak-ng is not installed"
+      return
+    end
+    has(run("examples/16_keywords.lua", "--epochs", "2", "--voices", "4"), "espeak%-ng speaks",
+      "unheard voices: accuracy %d")
   end)
 end)
