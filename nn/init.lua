@@ -8,6 +8,7 @@ local rows = {
   functional = {"moth.nn.functional"},
   init = {"moth.nn.initialization"},
   utils = {"moth.nn.utils"},
+  parallel = {"moth.nn.parallel"},
   attention = {"moth.nn.functional.focus"},
   Module = {"moth.nn.module"},
 }

@@ -285,11 +285,27 @@ end
 -- collected (a coroutine that was never resumed), the sweep frees the pass.
 local open, passes = {}, setmetatable({}, weak)
 
+local depth, ends = 0, {} -- passes that run; functions that the outermost one calls at its end
+
+--- Calls f when the outermost backward pass that runs has ended without an error.
+function autograd.at_end(f) ends[#ends + 1] = f end
+
+local function call_ends()
+  local list = ends
+  ends = {}
+  for _, f in ipairs(list) do f() end
+end
+
 -- Runs the rest of a pass that has stopped for Lua. Returns the results of collect(task).
 local function run_on(status, task, flags, collect)
   local pass = {} -- collected with this call
   open[task], passes[task] = true, pass
+  depth = depth + 1
   local ok, result = pcall(drive, status, task, flags)
+  depth = depth - 1
+  if depth == 0 and #ends > 0 then
+    if ok then ok, result = pcall(call_ends) else ends = {} end
+  end
   if ok and collect then ok, result = pcall(collect, task) end
   open[task], passes[task], pass.over = nil, nil, true
   C.moth_task_free(ctx, task)

@@ -1,0 +1,262 @@
+--- distributed.lua -- nn.parallel.DistributedDataParallel: the same net in each process, each with
+-- its own part of the batch. Backward passes average the gradients over the processes.
+--
+-- The gradients are reduced in units. A large parameter is a unit by itself, and its .grad is
+-- reduced in place. Small parameters of one dtype share a unit, a bucket: their gradients are
+-- copied into one flat tensor. Units are in the reverse order of the parameters, which is about
+-- the order in which a backward pass computes the gradients. A unit is reduced as soon as its
+-- gradients and all units before it are ready, so that all processes reduce them in the same order.
+
+local autograd = require "moth.autograd"
+local define = require "moth.binding.define"
+local errors = require "moth.error"
+local lib = require "moth.binding.lib"
+local Module = require "moth.nn.module"
+
+local moth = lib.anchor.moth
+local dist = moth.distributed
+
+local parallel = {}
+
+local FIRST_BYTES = 2 ^ 20 -- capacity of the first bucket, which is full early
+local LARGE = 2 ^ 20       -- bytes from which a parameter is reduced by itself
+
+local DDP = require("moth.base.class")("DistributedDataParallel", Module)
+parallel.DistributedDataParallel = DDP
+DDP.signature = define.signature("DistributedDataParallel", {
+  {"any", "module", "the net; its parameters and buffers become those of rank 0"},
+  {"any", "process_group", "processes that take part; default: all", optional = true},
+  {"float", "bucket_cap_mb", "MiB of small gradients that are reduced together", default = 25,
+    bounds = {0, 4096}},
+  {"bool", "find_unused_parameters", "may a pass leave out parameters?", default = false},
+  {"bool", "broadcast_buffers", "copy the buffers of rank 0 before each forward in training?",
+    default = true},
+  {"bool", "gradient_as_bucket_view", "let .grad be a view of the bucket? It saves a copy",
+    default = false},
+})
+
+-- ---- units ----
+
+-- Splits the parameters into units.
+local function plan(params, capacity)
+  local units, open = {}, {} -- open: dtype -> a bucket that is not full
+  for i = #params, 1, -1 do
+    local p = params[i]
+    if p.nbytes >= LARGE then
+      units[#units + 1] = {p}
+    else
+      local bucket = open[p.dtype]
+      if not bucket or bucket.bytes + p.nbytes > bucket.capacity then
+        bucket = {bytes = 0, capacity = next(open) and capacity or math.min(capacity, FIRST_BYTES)}
+        units[#units + 1], open[p.dtype] = bucket, bucket
+      end
+      bucket[#bucket + 1], bucket.bytes = p, bucket.bytes + p.nbytes
+    end
+  end
+  return units
+end
+
+-- The flat tensor of a bucket, and its views with the shapes of the parameters.
+local function make_flat(unit)
+  local n, at = 0, 1
+  for _, p in ipairs(unit) do n = n + p:numel() end
+  unit.flat, unit.views = moth.zeros({n}, {dtype = unit[1].dtype}), {}
+  for i, p in ipairs(unit) do
+    unit.views[i] = unit.flat:narrow(1, at, p:numel()):view(p.shape)
+    at = at + p:numel()
+  end
+end
+
+-- Copies values of rank 0 to all processes, those of one dtype in one message.
+local function broadcast_all(tensors, group)
+  local by_dtype, order = {}, {}
+  for _, x in ipairs(tensors) do
+    if not by_dtype[x.dtype] then
+      by_dtype[x.dtype] = {}
+      order[#order + 1] = by_dtype[x.dtype]
+    end
+    table.insert(by_dtype[x.dtype], x)
+  end
+  for _, list in ipairs(order) do
+    local parts, at = {}, 1
+    for i, x in ipairs(list) do parts[i] = x:detach():reshape(-1) end
+    local flat = moth.cat(parts)
+    dist.broadcast(flat, group.ranks[1], group)
+    for _, x in ipairs(list) do
+      x:detach():copy_(flat:narrow(1, at, x:numel()):view(x.shape))
+      at = at + x:numel()
+    end
+  end
+end
+
+-- ---- a backward pass ----
+
+local function start_unit(self, unit)
+  local flat
+  if #unit == 1 and not unit.flat then
+    local p = unit[1]
+    if p.grad == nil then p.grad = moth.zeros_like(p) end
+    flat = p.grad:detach()
+  else
+    for i, p in ipairs(unit) do
+      if p.grad == nil then
+        unit.views[i]:zero_()
+      elseif not unit.is_grad or p.grad:data_ptr() ~= unit.views[i]:data_ptr() then
+        unit.views[i]:copy_(p.grad)
+      end
+    end
+    flat = unit.flat
+  end
+  unit.work = dist.all_reduce(flat, "mean", self._group, true)
+end
+
+-- Starts the units that are ready, in order.
+local function start_ready(self)
+  local units = self._units
+  while self._next <= #units and units[self._next].left == 0 do
+    moth.no_grad(start_unit, self, units[self._next])
+    self._next = self._next + 1
+  end
+end
+
+local function reset(self)
+  for _, unit in ipairs(self._units) do unit.left, unit.work = #unit, nil end
+  self._next, self._seen, self._active = 1, {}, false
+end
+
+-- Which parameters got a gradient in some process?
+local function find_used(self)
+  local flags = moth.zeros({#self._params}, {dtype = moth.int32})
+  for i, p in ipairs(self._params) do
+    if self._seen[p] then flags[i] = 1 end
+  end
+  dist.all_reduce(flags, "max", self._group)
+  return flags
+end
+
+local function missing_names(self)
+  local names = {}
+  for _, p in ipairs(self._params) do
+    if not self._seen[p] and #names < 8 then names[#names + 1] = self._names[p] end
+  end
+  return table.concat(names, ", ")
+end
+
+-- The end of a backward pass: waits for the reductions, and copies the results to .grad.
+local function finish(self)
+  local used
+  if self._next <= #self._units then
+    if not self._find_unused then
+      local names = missing_names(self)
+      reset(self)
+      errors.raise("DistributedDataParallel: the backward pass computed no gradient of " .. names
+        .. "; all processes wait for it. Pass find_unused_parameters = true if a pass may leave out "
+        .. "parameters", "E_STATE")
+    end
+    for _, unit in ipairs(self._units) do unit.left = 0 end
+    start_ready(self)
+  end
+  if self._find_unused then used = find_used(self):tolist() end
+  local index = {}
+  for i, p in ipairs(self._params) do index[p] = i end
+  for _, unit in ipairs(self._units) do
+    unit.work:wait()
+    for i, p in ipairs(unit) do
+      if used and used[index[p]] == 0 then
+        if not unit.flat then p.grad = nil end
+      elseif unit.is_grad then
+        p.grad = unit.views[i]
+      elseif unit.flat and p.grad == nil then
+        p.grad = unit.views[i]:clone()
+      elseif unit.flat then
+        p.grad:copy_(unit.views[i])
+      end
+    end
+  end
+  reset(self)
+end
+
+-- The gradient of p is complete.
+local function arrived(self, p)
+  if not self._sync or self._seen[p] then return end
+  if not self._active then
+    self._active = true
+    autograd.at_end(function() if self._active then moth.no_grad(finish, self) end end)
+  end
+  if p.grad.is_sparse then
+    errors.raise("DistributedDataParallel: the sparse gradient of " .. self._names[p]
+      .. " cannot be reduced; use a layer with sparse = false", "E_UNSUPPORTED")
+  end
+  self._seen[p] = true
+  local unit = self._unit_of[p]
+  unit.left = unit.left - 1
+  if unit.left == 0 then start_ready(self) end
+end
+
+-- ---- the module ----
+
+local HIDDEN = {"_group", "_units", "_unit_of", "_params", "_names", "_seen", "_handles"}
+
+--- Wraps a net for training by several processes, as torch.nn.parallel.DistributedDataParallel:
+-- each process computes the loss of its own samples, and backward averages the gradients.
+--
+--     moth.distributed.init_process_group()
+--     local net = nn.parallel.DistributedDataParallel(Net())
+--
+-- The net is net.module. Parameters that need no gradient are left out. Every process must run
+-- the same number of backward passes.
+function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, as_view)
+  if not moth.nn.isinstance(module, Module) then
+    errors.refuse("DistributedDataParallel", "module", "a module is needed", module, "E_TYPE")
+  end
+  group = require("moth.distributed.group").of("DistributedDataParallel", group)
+  self.module = module
+  local params, names, unit_of = {}, {}, {}
+  for name, p in module:named_parameters() do
+    if p.requires_grad then params[#params + 1], names[p] = p, name end
+  end
+  if #params == 0 then
+    errors.argument("DistributedDataParallel", "module", "no parameter needs a gradient", "E_ARG")
+  end
+  local units, handles = plan(params, bucket_cap_mb * 2 ^ 20), {}
+  for _, unit in ipairs(units) do
+    if #unit > 1 then make_flat(unit) end
+    unit.is_grad = as_view and unit.flat ~= nil
+    for _, p in ipairs(unit) do
+      unit_of[p] = unit
+      handles[#handles + 1] = p:register_post_accumulate_grad_hook(function(x) arrived(self, x) end)
+    end
+  end
+  for _, key in ipairs(HIDDEN) do rawset(self, key, false) end
+  self._group, self._units, self._unit_of, self._params, self._names, self._handles =
+    group, units, unit_of, params, names, handles
+  rawset(self, "_find_unused", find_unused)
+  rawset(self, "_broadcast", broadcast_buffers)
+  rawset(self, "_sync", true)
+  reset(self)
+  broadcast_all(module:parameters(), group)
+  broadcast_all(module:buffers(), group)
+end
+
+function DDP:forward(...)
+  if self._broadcast and self.training and self._sync then
+    broadcast_all(self.module:buffers(), self._group)
+  end
+  return self.module(...)
+end
+
+--- Backward passes inside f only add to .grad, without a reduction; the next pass outside reduces
+-- the sums. For gradient accumulation.
+-- @param f    a function
+-- @param ...  its arguments
+-- @return its results
+function DDP:no_sync(f, ...)
+  local before = self._sync
+  rawset(self, "_sync", false)
+  local results = lib.pack(pcall(f, ...))
+  rawset(self, "_sync", before)
+  if not results[1] then error(results[2], 0) end
+  return unpack(results, 2, results.n)
+end
+
+return parallel
