@@ -171,17 +171,33 @@ for name, rank in pairs(BATCH) do normalize_batches(channel_class(name, true), r
 -- ---- several processes ----
 
 local rows = channel_rows(true, true)
-table.insert(rows, 6, {"any", "process_group", "ignored: there is one process",
+table.insert(rows, 6, {"any", "process_group", "processes that take part; default: all",
   optional = true})
 
---- A BatchNorm for any number of dimensions: (N, C, ...) -> the same shape. A net runs in one
--- process, so that its statistics are those of the whole batch, as in PyTorch with one process.
+--- A BatchNorm for any number of dimensions: (N, C, ...) -> the same shape. In training its
+-- statistics are those of the batches of all processes of moth.distributed.
 local SyncBatchNorm = channel_class("SyncBatchNorm", true, rows,
-  function(self, num_features, eps, momentum, affine, track, _, device, dtype, bias)
+  function(self, num_features, eps, momentum, affine, track, group, device, dtype, bias)
     channel_init(self, num_features, eps, momentum, affine, track, device, dtype, bias)
+    self.process_group = group
   end)
 
 normalize_batches(SyncBatchNorm, {2, 8})
+
+local alone = SyncBatchNorm.forward
+
+function SyncBatchNorm:forward(input)
+  local dist = lib.anchor.loaded["moth.distributed"]
+  local own = self.training or self.running_mean == nil
+  if not own or not dist or not dist.is_initialized()
+      or dist.get_world_size(self.process_group) < 2 then
+    return (alone(self, input))
+  end
+  check_input(self, input, 2, 8)
+  local y = require("moth.nn.parallel.norm")(self, input, momentum_of(self))
+  count_batch(self)
+  return y
+end
 
 local function is_batch_norm(module)
   if parameter.isinstance(module, SyncBatchNorm) then return false end
@@ -195,7 +211,7 @@ end
 -- SyncBatchNorm layers with the same parameters and buffers. Layers inside `net` are replaced in
 -- place.
 -- @param module         a module
--- @param process_group  accepted without effect
+-- @param process_group  of the new layers; default: all processes
 -- @return module, or the SyncBatchNorm that replaces it
 function SyncBatchNorm.convert_sync_batchnorm(module, process_group)
   if not parameter.isinstance(module, Module) then
@@ -204,7 +220,7 @@ function SyncBatchNorm.convert_sync_batchnorm(module, process_group)
   if is_batch_norm(module) then
     local new = SyncBatchNorm(module.num_features, {eps = module.eps, affine = module.affine,
       momentum = module.momentum == nil and lib.none or module.momentum,
-      track_running_stats = module.track_running_stats})
+      track_running_stats = module.track_running_stats, process_group = process_group})
     new.weight, new.bias = module.weight, module.bias
     new.running_mean, new.running_var = module.running_mean, module.running_var
     new.num_batches_tracked, new.training = module.num_batches_tracked, module.training

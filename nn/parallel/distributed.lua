@@ -150,8 +150,8 @@ local function finish(self)
       local names = missing_names(self)
       reset(self)
       errors.raise("DistributedDataParallel: the backward pass computed no gradient of " .. names
-        .. "; all processes wait for it. Pass find_unused_parameters = true if a pass may leave out "
-        .. "parameters", "E_STATE")
+        .. "; all processes wait for it. Pass find_unused_parameters = true if a pass may leave "
+        .. "out parameters", "E_STATE")
     end
     for _, unit in ipairs(self._units) do unit.left = 0 end
     start_ready(self)

@@ -10,7 +10,7 @@ lazy.from(rows, "moth.data.dataset",
   "Dataset TensorDataset Subset ConcatDataset StackDataset random_split")
 lazy.from(rows, "moth.data.iterable", "IterableDataset ChainDataset")
 lazy.from(rows, "moth.data.sampler", "Sampler SequentialSampler RandomSampler SubsetRandomSampler "
-  .. "WeightedRandomSampler BatchSampler")
+  .. "WeightedRandomSampler BatchSampler DistributedSampler")
 lazy.from(rows, "moth.data.loader", "DataLoader default_collate")
 lazy.from(rows, "moth.data.source", "source")
 lazy.from(rows, "moth.data.workers", "get_worker_info")

@@ -109,6 +109,62 @@ function RandomSampler:iter()
   return walk(self:positions():tolist())
 end
 
+local DistributedSampler = class("DistributedSampler", Sampler)
+sampler.DistributedSampler = DistributedSampler
+
+DistributedSampler.signature = define.signature("DistributedSampler", {
+  {"any", "dataset", "a dataset, a tensor or a number of samples"},
+  {"int", "num_replicas", "number of processes; default: that of the process group",
+    optional = true},
+  {"int", "rank", "this process, from 0; default: its rank", optional = true},
+  {"bool", "shuffle", "a new order in every epoch?", default = true},
+  {"int", "seed", "of the order; the same in all processes", default = 0},
+  {"bool", "drop_last", "leave out the last samples, so that all processes have as many? Else "
+    .. "some samples occur twice", default = false},
+})
+
+--- The samples of one process: rank r of n gets every n-th position of an order that all processes
+-- share. Call sampler:set_epoch(epoch) before each epoch, or the order stays the same. As
+-- torch.utils.data.distributed.DistributedSampler; the shuffled orders are Moth's.
+function DistributedSampler:init(dataset, num_replicas, rank, shuffle, seed, drop_last)
+  local dist = (num_replicas == nil or rank == nil) and require("moth").distributed
+  self.data_source = dataset
+  self.num_replicas = num_replicas or dist.get_world_size()
+  self.rank = rank or dist.get_rank()
+  if self.num_replicas < 1 or self.rank < 0 or self.rank >= self.num_replicas then
+    errors.argument("DistributedSampler", "rank",
+      ("a number from 0 to %d is needed, got %d"):format(self.num_replicas - 1, self.rank),
+      "E_DOMAIN")
+  end
+  self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+end
+
+--- Chooses the order of the next pass.
+-- @param epoch  a number from 0 on, the same in all processes
+function DistributedSampler:set_epoch(epoch) self.epoch = epoch end
+
+function DistributedSampler:len()
+  local n, replicas = length_of(self.data_source, "DistributedSampler"), self.num_replicas
+  return self.drop_last and math.floor(n / replicas) or math.ceil(n / replicas)
+end
+
+function DistributedSampler:positions()
+  local moth = require "moth"
+  local n, mine = length_of(self.data_source, "DistributedSampler"), self:len()
+  local order
+  if self.shuffle then
+    local generator = moth.Generator()
+    generator:manual_seed(self.seed + self.epoch)
+    order = ops.randperm(n, generator)
+  else
+    order = moth.arange(1, n + 1)
+  end
+  local at = moth.arange(mine) * self.num_replicas + self.rank
+  return (order:index_select(1, at % n + 1))
+end
+
+function DistributedSampler:iter() return walk(self:positions():tolist()) end
+
 local SubsetRandomSampler = class("SubsetRandomSampler", Sampler)
 sampler.SubsetRandomSampler = SubsetRandomSampler
 

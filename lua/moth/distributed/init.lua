@@ -410,7 +410,7 @@ function dist.finish(failed)
   C.moth_mpi_abort(ctx, 1)
 end
 
-local rows = {}
+local rows = {optim = {"moth.distributed.optim"}}
 lazy.from(rows, "moth.distributed.objects",
   "broadcast_object_list all_gather_object gather_object scatter_object_list")
 return (lazy.namespace("moth.distributed", dist, rows))
