@@ -79,14 +79,16 @@ for _, name in ipairs {"resnet18_forward", "gpt_step", "data_loader"} do
   scoped()
   local one = whole(work)
   local over, calls, spent, first = {}, 0, 0, nil
+  local call = 0 -- seconds of the call that is not finished
   for _ = 1, FRAMES do
     local start = seconds()
     local done = moth.budget(SLICE, scoped)
     local took = seconds() - start
-    if first then spent = spent + took end
+    call = call + took
     if not done then over[#over + 1] = (took - SLICE) * 1e3 end
     if done then
-      calls = first and calls + 1 or 0
+      if first then calls, spent = calls + 1, spent + call end
+      call = 0
       first = first or moth.memory().allocations
     end
   end
