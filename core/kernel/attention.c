@@ -266,6 +266,7 @@ static void back_work(int64_t first, int64_t last, int thread, const void *arg) 
       for (b->col = 0; b->col < keys; b->col += KEYS) {
         b->cols = p->s - b->col < KEYS ? p->s - b->col : KEYS;
         block_back(j, r, (matrix){dy, p->y_rs, 1});
+        moth_pause();
       }
     }
   }

@@ -98,6 +98,7 @@ TARGET static void NAME(back)(int64_t first, int64_t last, int thread, const voi
         else if (count == 4) NAME(scatter)(4, n, &t, dy, dx);
         else NAME(scatter)(count, n, &t, dy, dx);
       }
+      moth_pause();
     }
   }
 }

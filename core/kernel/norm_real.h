@@ -5,8 +5,10 @@
 
 #include "sums_real.h"
 #include "base/error.h"
+#include "base/threads.h"
 
 #ifndef NEAR_MEAN
+#define PAUSE_PLANE 4096 /* after a plane of so many elements moth_pause is called */
 #define NEAR_MEAN (sizeof(REAL) == sizeof(float) ? 1e-12 : 1e-28)
 #endif
 
@@ -90,6 +92,7 @@ TARGET static void NAME(row_write)(const moth_row_norm *p, const REAL *x, REAL m
     for (int64_t c = 0; c < channels; c++, x += inner, y += inner) {
       REAL by = w ? rstd * w[c] : rstd, more = b ? b[c] : 0;
       for (int64_t i = 0; i < inner; i++) y[i] = (x[i] - mean) * by + more;
+      if (inner >= PAUSE_PLANE) moth_pause();
     }
   }
 }
@@ -189,6 +192,7 @@ TARGET static void NAME(channel_sums_of_row)(const moth_row_norm *p, const REAL 
     sums[0] += own[0] * by;
     sums[1] += own[1] * by;
     if (dw) dw[c] += (REAL)(own[1] * (double)rstd), db[c] += (REAL)own[0];
+    if (p->inner >= PAUSE_PLANE) moth_pause();
   }
 }
 
@@ -227,6 +231,7 @@ TARGET static void NAME(row_back)(const moth_row_norm *p, const REAL *x, const R
     REAL by = rstd * w[c];
     for (int64_t i = 0; i < inner; i++)
       dx[i] = dy[i] * by + (x[i] - mean) * rstd * along + even;
+    if (inner >= PAUSE_PLANE) moth_pause();
   }
 }
 
@@ -412,6 +417,7 @@ TARGET static void NAME(channel_sums)(int64_t first, int64_t last, int thread, c
         sum[q] += mean ? NAME(squares_about)(inner, plane, (REAL)mean[q])
                        : NAME(norm_sum)(inner, plane, 0);
       }
+      if (inner >= PAUSE_PLANE) moth_pause();
     }
   }
 }

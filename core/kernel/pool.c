@@ -7,6 +7,8 @@
 
 #include "base/threads.h"
 
+#define PAUSE_ROWS 16 /* rows of results between two calls of moth_pause */
+
 #define ROW_RESULTS 256 /* results of a row that are computed at a time */
 #define FEWEST_INSIDE 4 /* with fewer windows inside a row, the fast loops are not worth it */
 

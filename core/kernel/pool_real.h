@@ -170,6 +170,7 @@ TARGET static void NAME(max_plane)(const job *j, const REAL *x, REAL *y, int64_t
     }
     if (from > 0) NAME(max_edge)(w, x, row, r0, r1, 0, from, y, index);
     if (to < width) NAME(max_edge)(w, x, row, r0, r1, to, width, y, index);
+    if (oy % PAUSE_ROWS == PAUSE_ROWS - 1) moth_pause();
   }
 }
 
@@ -220,6 +221,7 @@ TARGET static void NAME(mean_plane)(const job *j, const REAL *x, REAL *y) {
     if (from < to)
       NAME(mean_row)(w, to - from, r1 - r0, x + row + from * s + r0 * w->in[1],
                      (REAL)divisor(j->p, oy, from), y + from);
+    if (oy % PAUSE_ROWS == PAUSE_ROWS - 1) moth_pause();
   }
 }
 
@@ -299,6 +301,7 @@ TARGET static void NAME(mean_plane_back)(const job *j, const REAL *dy, REAL *dx)
       for (int64_t r = r0; r < r1; r++)
         for (int64_t c = c0; c < c1; c++) dx[row + ox * s + r * w->in[1] + c] += one;
     }
+    if (oy % PAUSE_ROWS == PAUSE_ROWS - 1) moth_pause();
     if (from >= to) continue;
     REAL by = (REAL)divisor(j->p, oy, from);
     for (int64_t ox = from; ox < to; ox += ROW_RESULTS) {
@@ -358,6 +361,7 @@ TARGET static void NAME(mean_shares_of)(const moth_shares *p, const REAL *x, REA
   for (int64_t oy = 0; oy < p->out[0]; oy++) {
     int64_t r0 = share_from(p, 0, oy), r1 = share_to(p, 0, oy), rows = r1 - r0;
     const REAL *from = x + r0 * wide;
+    if (oy) moth_pause();
     if (p->out[1] == 1) {
       *y++ = (REAL)(NAME(sum)(rows * wide, from) / (double)(rows * wide));
       continue;

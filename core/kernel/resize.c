@@ -4,6 +4,8 @@
 
 #include "base/threads.h"
 
+#define PAUSE_ROW 128 /* after a row of so many results moth_pause is called */
+
 typedef struct taps { /* element i of the result is the sum over k of w[k][i] * x[at[k][i]] */
   int64_t n, *at;
   void *weight; /* in the compute dtype */

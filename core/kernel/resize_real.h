@@ -34,6 +34,7 @@ TAPS NAME(gather)(const int N, const job *j, const REAL *x, REAL *y, REAL *slots
       for (int k = 0; k < N; k++) sum += by[k] * row[k][i];
       to[i] = sum;
     }
+    if (n >= PAUSE_ROW) moth_pause();
   }
 }
 
@@ -50,7 +51,8 @@ TAPS NAME(scatter)(const int N, const job *j, const REAL *dy, REAL *dx, REAL *sl
   const taps *down = &j->t[0], *right = &j->t[1];
   const REAL *weight = down->weight;
   int64_t holds[4] = {-1, -1, -1, -1}, n = right->n, wide = j->r->in[1];
-  for (int64_t oy = 0; oy < down->n; oy++, dy += n)
+  for (int64_t oy = 0; oy < down->n; oy++, dy += n) {
+    if (n >= PAUSE_ROW) moth_pause();
     for (int k = 0; k < N; k++) {
       int64_t r = down->at[k * down->n + oy], slot = r % N;
       REAL by = weight[k * down->n + oy], *restrict to = slots + slot * n;
@@ -62,6 +64,7 @@ TAPS NAME(scatter)(const int N, const job *j, const REAL *dy, REAL *dx, REAL *sl
       else
         for (int64_t i = 0; i < n; i++) to[i] += by * dy[i];
     }
+  }
   for (int slot = 0; slot < N; slot++)
     if (holds[slot] >= 0) NAME(spread_row)(N, right, slots + slot * n, dx + holds[slot] * wide);
 }

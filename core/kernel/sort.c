@@ -91,7 +91,8 @@ int64_t moth_runs_of(int64_t n, const char *x, int dtype, int64_t *first, char *
 
 /* -- sorting -- */
 
-enum { INSERTION_RUN = 16, SMALL_K = 32, MERGE_KEYS = 192, DIGITS = 8, BYTES = 256 };
+enum { INSERTION_RUN = 16, SMALL_K = 32, MERGE_KEYS = 192, DIGITS = 8, BYTES = 256,
+       PAUSE_KEYS = 1 << 14 /* keys between two calls of moth_pause */ };
 
 static void insertion(int64_t n, moth_keyed *x) {
   for (int64_t i = 1; i < n; i++) {
@@ -132,8 +133,10 @@ static void merge_sort(int64_t n, moth_keyed *x, moth_keyed *spare) {
 static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare) {
   int64_t count[DIGITS][BYTES] = {{0}};
   moth_keyed *from = x, *to = spare;
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < n; i++) {
     for (int d = 0; d < DIGITS; d++) count[d][x[i].key >> (8 * d) & 255u]++;
+    if (i % PAUSE_KEYS == PAUSE_KEYS - 1) moth_pause();
+  }
   for (int d = 0; d < DIGITS; d++) {
     int64_t *c = count[d], start = 0;
     if (c[x[0].key >> (8 * d) & 255u] == n) continue;
@@ -143,7 +146,9 @@ static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spar
       c[b] = start;
       start += here;
     }
-    for (int64_t i = 0; i < n; i++) to[c[from[i].key >> (8 * d) & 255u]++] = from[i];
+    for (int64_t i = 0, end; i < n; i = end, moth_pause())
+      for (end = n - i < PAUSE_KEYS ? n : i + PAUSE_KEYS; i < end; i++)
+        to[c[from[i].key >> (8 * d) & 255u]++] = from[i];
     moth_keyed *was = from;
     from = to;
     to = was;

@@ -12,6 +12,8 @@
 #include "tensor/loop.h"
 #include "call/observer.h"
 
+#define POLL_ELEMENTS (1 << 16) /* elements that are filled between two polls */
+
 /* -- filling a dense result -- */
 
 /* Returns the dtype that a scalar is held in: bool, i64 or f64. */
@@ -27,8 +29,15 @@ static int fill(moth_tensor *y, moth_scalar s) {
   moth_convert(1, scalar_dtype(s), value, 8, y->l.dtype, (char *)&element.element, 8);
   if (y->l.device || moth_observes_functions(y->ctx))
     return moth_copy_into(y, moth_operand_of(&element, y->ctx, y->l.dtype));
-  moth_fill(moth_dtype_size[y->l.dtype], y->l.numel, moth_at(y), &element.element);
-  return MOTH_OK;
+  const int size = moth_dtype_size[y->l.dtype];
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < y->l.numel && !status; i += POLL_ELEMENTS) {
+    const int64_t left = y->l.numel - i;
+    moth_fill(size, left < POLL_ELEMENTS ? left : POLL_ELEMENTS, moth_at(y) + i * size,
+              &element.element);
+    status = moth_poll(y->ctx);
+  }
+  return status;
 }
 
 static int fill_number(moth_tensor *y, double value) {

@@ -21,6 +21,7 @@
 #include "base/system.h"
 #include "base/threads.h"
 
+#define PAUSE_PRODUCTS (1 << 16) /* multiply-adds of plain loops between two polls of a slice */
 #define MIN_BLAS_WORK 1024 /* products up to this m n k are faster without a call */
 #define PANEL 128          /* rows or columns per call of a large product */
 #define BLAS_PER_NS 30.0   /* multiply-adds per ns of a library, roughly */
@@ -261,18 +262,23 @@ static int blas_matrix(moth_ctx *ctx, const moth_product *p) {
   return status;
 }
 
-/* Plain loops over all rows, a few at a time, with cancel checks between. */
+/* Plain loops over some rows and columns at a time, with cancel checks between. */
 static int plain(moth_ctx *ctx, const moth_product *p) {
-  int64_t work = p->n * p->k, size = moth_dtype_size[p->dtype];
-  int64_t rows = work < 1 << 22 ? (1 << 22) / (work + 1) + 1 : 1;
-  for (int64_t i = 0; i < p->m; i += rows) {
-    moth_product part = *p;
-    part.m = p->m - i < rows ? p->m - i : rows;
-    part.a += i * p->rs_a * size;
-    part.c += i * p->ldc * size;
-    moth_gemm_plain(&part);
-    if (moth_cancelled(ctx)) return moth_stopped(ctx);
-  }
+  const int64_t size = moth_dtype_size[p->dtype], most = ctx->slice ? PAUSE_PRODUCTS : 1 << 22;
+  const int64_t eights = most / 8 / (p->k + 1), columns = eights > 1 ? eights * 8 : 8;
+  const int64_t n = p->n < columns ? p->n : columns;
+  const int64_t rows = most / (n * p->k + 1) + 1;
+  for (int64_t i = 0; i < p->m; i += rows)
+    for (int64_t j = 0; j < p->n; j += n) {
+      moth_product part = *p;
+      part.m = p->m - i < rows ? p->m - i : rows;
+      part.n = p->n - j < n ? p->n - j : n;
+      part.a += i * p->rs_a * size;
+      part.b += j * p->cs_b * size;
+      part.c += (i * p->ldc + j) * size;
+      moth_gemm_plain(&part);
+      if (moth_cancelled(ctx)) return moth_stopped(ctx);
+    }
   return MOTH_OK;
 }
 

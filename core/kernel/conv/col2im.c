@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 
 /* bytes of columns that are computed before they are added to the image */
+#define PAUSE_WINDOWS 4096 /* windows of a panel between two calls of moth_pause */
 #define COLUMN_BYTES (256 << 10)
 #define MOST_BYTES (16 << 20)
 #define NS_PER_FMA 0.02
@@ -40,6 +41,7 @@ static void scatter(const job *j, int64_t channels, const float *col, float *x) 
       j->tile->add(end - oy, last - first, col + oy * w->out[1] + first, w->out[1],
                    plane + (top + oy * step) * w->in[1] + left + first * w->stride[1],
                    step * w->in[1], w->stride[1]);
+    moth_pause();
   }
 }
 
@@ -47,7 +49,8 @@ static void scatter(const job *j, int64_t channels, const float *col, float *x) 
 static void panel(const job *j, int m, const float *a, const float *dy, float *col) {
   static const float zero[MOTH_TILE_MOST];
   const int64_t chain = j->tile->chain;
-  for (int64_t q = 0; q < j->padded; q += j->tile->columns)
+  for (int64_t q = 0; q < j->padded; q += j->tile->columns) {
+    if (q % PAUSE_WINDOWS == 0) moth_pause();
     for (int64_t t = 0; t < j->filters; t += chain) {
       int64_t n = j->filters - t < chain ? j->filters - t : chain;
       bool wide = j->p - q > j->tile->lanes;
@@ -55,6 +58,7 @@ static void panel(const job *j, int m, const float *a, const float *dy, float *c
       j->tile->product(m, wide, n, rows ? a + t : a + t * m, rows ? j->filters : 0, dy + q,
                        j->off + t, t ? NULL : zero, col + q, j->padded);
     }
+  }
 }
 
 /* Computes the gradient of n channels, from c on, of one image and group. */
@@ -70,6 +74,7 @@ static void some_channels(const job *j, int64_t g, int64_t n, int64_t c, float *
   for (int64_t i = 0; i < j->filters; i++) {
     memcpy(dy + i * j->padded, from + i * j->p, (size_t)j->p * sizeof *dy);
     for (int64_t q = j->p; q < j->padded; q++) dy[i * j->padded + q] = 0;
+    if (j->p >= PAUSE_WINDOWS) moth_pause();
   }
   for (int64_t k = 0; k < taps; k += height)
     panel(j, (int)(taps - k < height ? taps - k : height), packed + k * j->filters, dy,

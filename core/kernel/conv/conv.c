@@ -8,6 +8,7 @@
 #include "tensor/shape.h"
 #include "base/error.h"
 #include "base/alloc.h"
+#include "base/threads.h"
 
 #include "vendor/blas.h"
 #include "depthwise.h"

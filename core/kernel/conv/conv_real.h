@@ -26,6 +26,7 @@ static void NAME(image_to_columns)(const moth_window *w, int64_t channels, const
         for (int64_t ox = first; ox < last; ox++) col[ox] = row[ox * step];
       for (int64_t ox = last; ox < width; ox++) col[ox] = 0;
     }
+    moth_pause();
   }
 }
 
@@ -47,5 +48,6 @@ static void NAME(columns_to_image)(const moth_window *w, int64_t channels, const
       else
         for (int64_t ox = first; ox < last; ox++) row[ox * step] += col[ox];
     }
+    moth_pause();
   }
 }
