@@ -425,7 +425,9 @@ int32_t moth_task_step(moth_ctx *ctx, uint32_t task, uint64_t *node, uint32_t *n
   if (!t) return ctx->error.code;
   moth_modes modes = ctx->modes; /* gradients have the dtypes of their tensors */
   ctx->modes = (moth_modes){.grad_mode = (t->flags & MOTH_CREATE_GRAPH) != 0, .autocast = -1};
+  const uintptr_t before = moth_enter(ctx);
   int status = walk(t);
+  moth_leave(ctx, before);
   ctx->modes = modes;
   if (status > 0) {
     const moth_node *n = t->current.node;

@@ -85,6 +85,7 @@ struct moth_ctx {
   uint32_t str_next;
   atomic_int cancel; /* bits: 1, a cancel was requested; MOTH_WATCHED ... */
   double deadline;   /* with MOTH_TIMED: ops fail from this time of moth_seconds on */
+  atomic_uintptr_t thread; /* the thread that runs a call in this context, or 0: see error.h */
   int interrupts; /* the count of process interrupts that this context has seen */
   int lanes;      /* threads for a job; set when a call enters the library */
   struct moth_profile *profile, *profiled; /* running; stopped but not taken: see profile.h */

@@ -55,8 +55,11 @@ static void drop_sign_of_nan(char *text) {
     if (!in_word(at[4]) && (at == text || !in_word(at[-1]))) memmove(at, at + 1, strlen(at));
 }
 
+static _Thread_local const moth_ctx *refused; /* it was busy in the last failed call of a thread */
+
 int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...) {
   va_list list;
+  refused = NULL;
   ctx->error.code = code;
   snprintf(ctx->error.arg, sizeof ctx->error.arg, "%s", arg ? arg : "");
   va_start(list, format);
@@ -66,15 +69,16 @@ int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...)
   return code;
 }
 
-int moth_fail_null(moth_ctx *ctx) {
-  if (!ctx) return MOTH_E_ARG;
-  return moth_fail(ctx, MOTH_E_ARG, NULL, "a pointer is NULL that must not be");
+void moth_fail_need(moth_ctx *ctx) {
+  if (ctx && moth_is_busy(ctx)) refused = ctx;
+  else if (ctx) moth_fail(ctx, MOTH_E_ARG, NULL, "a pointer is NULL that must not be");
 }
 
 /* Renders the text with positions that count from base. Negative positions count from the end and
 ** do not change. */
 const char *moth_error(moth_ctx *ctx, int32_t base) {
   if (!ctx) return "no context";
+  if (refused == ctx) return "another thread runs a call in this context";
   char *to = ctx->error.shown, *const end = to + sizeof ctx->error.shown - 32;
   for (const char *at = ctx->error.text; *at && to < end;) {
     if (*at != '\1') {
@@ -91,11 +95,14 @@ const char *moth_error(moth_ctx *ctx, int32_t base) {
   return ctx->error.shown;
 }
 
-const char *moth_error_arg(moth_ctx *ctx) { return ctx ? ctx->error.arg : "no context"; }
+const char *moth_error_arg(moth_ctx *ctx) {
+  if (!ctx) return "no context";
+  return refused == ctx ? "" : ctx->error.arg;
+}
 
 const char *moth_error_op(moth_ctx *ctx) {
   if (!ctx) return "no context";
-  return ctx->error.op ? ctx->error.op : "";
+  return ctx->error.op && refused != ctx ? ctx->error.op : "";
 }
 
 uint64_t moth_error_node(moth_ctx *ctx) {
@@ -137,8 +144,8 @@ void moth_interrupt_withdraw(void) {
   }
 }
 
-void moth_cancel(moth_ctx *ctx, int32_t on) {
-  MOTH_NEED(ctx, true, );
+void moth_cancel(moth_ctx *ctx, int32_t on) { /* any thread may call it */
+  if (!ctx) return;
   if (on) atomic_fetch_or(&ctx->cancel, 1);
   else atomic_fetch_and(&ctx->cancel, ~1);
 }

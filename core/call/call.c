@@ -486,6 +486,7 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
   moth_results_clear(&ctx->results);
   if (!op)
     return moth_fail(ctx, MOTH_E_ARG, "op", "is NULL: moth_op_find() knows no op of that name");
+  const uintptr_t before = moth_enter(ctx);
   moth_settle_lanes(ctx);
   moth_settle_modes(ctx);
   moth_error_blame(ctx, op->name);
@@ -495,5 +496,7 @@ int32_t moth_call(moth_ctx *ctx, const moth_op *op, const moth_slot *slots, uint
                                : run_call(&f, op, slots, nslots, given, watched, y);
   moth_frame_close(&f);
   ctx->numbers = 0;
-  return give_results(ctx, op, &f.args, status, y, out, nout);
+  status = give_results(ctx, op, &f.args, status, y, out, nout);
+  moth_leave(ctx, before);
+  return status;
 }

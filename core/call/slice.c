@@ -136,9 +136,11 @@ static int go_on(moth_slice *s) {
   moth_slice *before = s->ctx->slice;
   if (s != before) s->ctx->slice = s, watch(s->ctx);
   s->inside = true;
+  const uintptr_t thread = moth_enter(s->ctx);
   moth_ctx *outer = moth_pause_for(s->ctx);
   moth_fiber_enter(s->fiber);
   moth_pause_for(outer);
+  moth_leave(s->ctx, thread);
   s->inside = false;
   if (s != before) s->ctx->slice = before, watch(s->ctx);
   if (s->busy) return paused(s->ctx);

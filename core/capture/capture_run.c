@@ -460,7 +460,9 @@ int32_t moth_capture_replay(moth_ctx *ctx, uint32_t capture, const moth_handle *
   c->replaying = true;
   if (!status) status = ctx->slice ? copy_pinned(c, x) : copy_inputs(c, x);
   if (span) moth_profile_device_end(ctx, span);
+  const uintptr_t before = moth_enter(ctx);
   if (!status) status = run_code(c);
+  moth_leave(ctx, before);
   c->replaying = false;
   ctx->grad_mode = mode;
   show(c, status == MOTH_OK);

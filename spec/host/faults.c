@@ -10,6 +10,7 @@
 #include <lauxlib.h>
 #include <lualib.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,12 +239,85 @@ static void no_threads(void) {
   if (refuse_threads == 1) fail("no thread was requested");
 }
 
+/* -- two threads in one context -- */
+
+static struct {
+  moth_ctx *ctx;
+  const moth_op *product;
+  moth_slot args[2];
+  int32_t (*call)(moth_ctx *, const moth_op *, const moth_slot *, uint32_t, uint64_t,
+                  moth_handle *, uint32_t);
+  const char *(*message)(moth_ctx *, int32_t);
+  int32_t (*release)(moth_ctx *, const moth_handle *);
+  int inside;
+} shared;
+
+/* Multiplies once. Returns true if the context was busy. */
+static int multiplies(void) {
+  moth_handle y;
+  const int32_t status = shared.call(shared.ctx, shared.product, shared.args, 2, 3, &y, 1);
+  if (status >= 0) {
+    shared.release(shared.ctx, &y);
+    return 0;
+  }
+  if (!strstr(shared.message(shared.ctx, 0), "another thread")) fail("another message");
+  return 1;
+}
+
+static void *first_thread(void *busy) {
+  __atomic_store_n(&shared.inside, 1, __ATOMIC_SEQ_CST);
+  *(int *)busy = multiplies();
+  __atomic_store_n(&shared.inside, 0, __ATOMIC_SEQ_CST);
+  return NULL;
+}
+
+/* The thread that comes second gets an error. After that the context may be used by any thread. */
+static void two_threads(void) {
+  enum { N = 1024 };
+  static float numbers[N * N];
+  const int64_t shape[] = {N, N};
+  char path[4096];
+  snprintf(path, sizeof path, "%s/libmoth.so", libdir);
+  void *library = dlopen(path, RTLD_NOW);
+  if (!library) fail(dlerror());
+#define FIND(to, name) *(void **)(void *)&(to) = dlsym(library, name)
+  moth_ctx *(*open)(void);
+  const moth_op *(*find)(const char *);
+  int32_t (*from_bytes)(moth_ctx *, int32_t, const int64_t *, int32_t, const void *, int64_t,
+                        moth_handle *);
+  void (*close)(moth_ctx *);
+  FIND(open, "moth_open"), FIND(find, "moth_op_find"), FIND(from_bytes, "moth_from_bytes");
+  FIND(close, "moth_close"), FIND(shared.call, "moth_call"), FIND(shared.message, "moth_error");
+  FIND(shared.release, "moth_free");
+  shared.ctx = open();
+  shared.product = find("matmul");
+  for (int i = 0; i < 2; i++)
+    if (from_bytes(shared.ctx, MOTH_F32, shape, 2, numbers, sizeof numbers,
+                   &shared.args[i].handle) < 0)
+      fail("no tensor");
+  int met = 0;
+  for (int round = 0; round < 1000 && !met; round++) {
+    pthread_t thread;
+    int busy = 0;
+    pthread_create(&thread, NULL, first_thread, &busy);
+    while (!__atomic_load_n(&shared.inside, __ATOMIC_SEQ_CST)) sched_yield();
+    usleep(2000);
+    if (__atomic_load_n(&shared.inside, __ATOMIC_SEQ_CST)) met = multiplies();
+    pthread_join(thread, NULL);
+    met |= busy;
+  }
+  if (!met) fail("no error");
+  if (multiplies()) fail("the context stays busy");
+  close(shared.ctx);
+}
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(void);
   } cases[] = {{"backward", backward}, {"forks", forks}, {"unload", unload},
-               {"signals", signals}, {"no_threads", no_threads}};
+               {"signals", signals}, {"no_threads", no_threads},
+               {"two_threads", two_threads}};
   if (argc < 4) return 2;
   root = argv[1], libdir = argv[2];
   for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)

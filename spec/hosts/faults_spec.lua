@@ -66,6 +66,10 @@ describe("a host", function()
     assert.equal("fine\nrc=0\n", host "signals")
   end)
 
+  it("gets an error if two threads call into one context at once", function()
+    assert.equal("fine\nrc=0\n", host "two_threads")
+  end)
+
   it("computes without a pool if the system starts no threads", function()
     if process.sanitized then return pending "a sanitizer has its own pthread_create" end
     assert.equal("fine\nrc=0\n", host "no_threads")
