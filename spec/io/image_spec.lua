@@ -215,6 +215,8 @@ describe("a broken picture", function()
     local text = error_of(io_.decode_png, golden "rgb.gif")
     assert.is_truthy(text:find("'decode_png' (this data is a GIF file, not a PNG file)", 1, true),
       text)
+    text = error_of(io_.decode_image, "pictures/cat.png")
+    assert.is_truthy(text:find("read_image takes the path of a file", 1, true), text)
     text = error_of(io_.read_image, files.path "missing.png")
     assert.is_truthy(text:find("missing.png", 1, true))
     assert.equal("E_IO", moth.errcode())

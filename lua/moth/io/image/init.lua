@@ -65,7 +65,7 @@ local function format_of(file)
         "E_UNSUPPORTED")
     end
   end
-  file:refuse "is no picture in a known format (JPEG, PNG, WebP, GIF)"
+  file:refuse("is no picture in a known format (JPEG, PNG, WebP, GIF)" .. (file.hint or ""))
 end
 
 -- Decodes an open file and closes it.
@@ -127,23 +127,22 @@ image.read_image = define {
   end,
 }
 
--- The bytes of a picture, or the file of that path.
+-- The bytes as an open file.
 local function opened(input, fname)
-  if type(input) == "string" and #input < 4096 and not input:find "^[\255\137]"
-    and not input:find("^RIFF....WEBP") and not input:find("^GIF8[79]a") then
-    return bytes.open(input, fname, "input", false)
-  end
   local memory = bytes.memory(input)
   if not memory then
-    errors.refuse(fname, "input", "a uint8 tensor on the CPU, the bytes of a picture or a path is "
-      .. "needed", input, "E_TYPE")
+    errors.refuse(fname, "input", "a uint8 tensor on the CPU or a string of bytes is needed", input,
+      "E_TYPE")
   end
   local file = bytes.open(memory, fname)
   file.argument = "input"
+  if type(input) == "string" and #input < 4096 and input:find "^[%w%p ]+%.%a+$" then
+    file.hint = "; moth.io.read_image takes the path of a file"
+  end
   return file
 end
 
-local INPUT = {"any", "input", "the bytes of a file: a uint8 tensor or a string; or its path"}
+local INPUT = {"any", "input", "the bytes of a file: a uint8 tensor or a string"}
 
 -- A function that decodes the only accepted format (nil: any).
 local function decoder(name, only, doc, examples)
@@ -159,7 +158,7 @@ end
 local PNG_BYTES = "moth.io.encode_png(moth.zeros({3, 4, 5}, {dtype = moth.uint8}))"
 
 --- Decodes the bytes of a picture. Arguments, results and errors as for read_image.
--- @param input  a uint8 tensor of one dimension, a string of bytes, or a path
+-- @param input  a uint8 tensor of one dimension, or a string of bytes (not a path)
 -- Source: torchvision.io.decode_image
 image.decode_image = decoder("decode_image", nil,
   "The picture in the bytes of a JPEG, PNG, WebP or GIF file, as uint8 (channels, height, width).",
