@@ -12,7 +12,7 @@ local machine = require "moth.base.machine"
 
 local graphics = {}
 
-local WAIT = 0.3 -- seconds
+local WAIT = 1 -- seconds
 
 local QUERY = "\27_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\27\\\27[c"
 
