@@ -154,9 +154,13 @@ for i = 1, count do
   local seconds = os.clock() - start
   slowest = math.max(slowest, seconds)
   if seconds > MOST_SECONDS then problem = ("it took %.1f s"):format(seconds) end
-  if i == 1000 then before = resident() end
+  if i == 1000 then
+    moth.empty_cache()
+    before = resident()
+  end
   if i % 1000 == 0 then
     collectgarbage()
+    moth.empty_cache() -- returns free memory of the allocator to the system
     growth = resident() - before
     if growth > MOST_GROWTH then problem = ("memory grew by %.0f MiB"):format(growth / 2 ^ 20) end
   end

@@ -128,6 +128,14 @@ describe("read_image", function()
     assert.same({{30, 30, 30}, {30, 0, 30}}, x:select(1, 3):tolist())
   end)
 
+  it("takes torchvision's names of modes, too, and refuses others", function()
+    local gif = golden "rgb.gif"
+    assert.same({1, 9, 13}, {unpack(io_.decode_image(gif, "GRAY").shape)})
+    local text = error_of(io_.decode_image, gif, "rgba")
+    assert.is_truthy(text:find("'mode' to 'decode_image' ('unchanged', 'gray', 'gray_alpha', 'rgb' "
+      .. "or 'rgb_alpha' is needed, got a string ('rgba'))", 1, true), text)
+  end)
+
   it("does not change the tensor of bytes, nor share it", function()
     local gif = golden "rgb.gif"
     local input = moth.tensor({gif:byte(1, -1)}, {dtype = uint8})

@@ -87,8 +87,8 @@ local function least_of(size) return type(size) == "number" and {size, size} or 
 
 -- ---- reading ----
 
-local MODE = {"enum", "mode", "channels of the result; unchanged: those of the file",
-              choices = pixels.modes}
+local MODE = {"string", "mode", "channels of the result: unchanged, gray, gray_alpha, rgb or "
+  .. "rgb_alpha", default = "unchanged"}
 local UPRIGHT = {"bool", "apply_exif_orientation", "turns a JPEG or PNG picture as its EXIF data "
   .. "says", default = false}
 local LIMIT = {"int", "max_pixels", "the largest number of pixels that a file may claim",
@@ -96,8 +96,13 @@ local LIMIT = {"int", "max_pixels", "the largest number of pixels that a file ma
 local LEAST = {"int2?", "min_size", "height and width: a JPEG is decoded at 1/2, 1/4 or 1/8 while "
   .. "both sides remain at least so long", optional = true}
 
-local function wanted_of(mode, upright, limit, least)
-  return {mode = mode, upright = upright, limit = limit,
+local function wanted_of(fname, mode, upright, least, limit)
+  local name = mode:lower() -- torchvision's are in capital letters
+  if not pixels.modes[name] then
+    errors.refuse(fname, "mode", "'unchanged', 'gray', 'gray_alpha', 'rgb' or 'rgb_alpha' is "
+      .. "needed", mode)
+  end
+  return {mode = name, upright = upright, limit = limit,
           least = least_of(least)}
 end
 
@@ -106,7 +111,7 @@ local EXAMPLE = "(function() local path = os.tmpname(); moth.io.write_png(moth.z
 
 --- Reads a picture from a file.
 -- @param path  the file: JPEG, PNG, WebP, or GIF (of animations the first frame)
--- @param mode  "unchanged" (default), "gray", "gray_alpha", "rgb" or "rgb_alpha"
+-- @param mode  "unchanged" (default), "gray", "gray_alpha", "rgb" or "rgb_alpha", also in capitals
 -- @param apply_exif_orientation  turns JPEG and PNG pictures as their EXIF data says
 -- @param min_size  decodes a large JPEG at 1/2, 1/4 or 1/8 while its sides remain at least so long
 -- @param max_pixels  raises for files that claim more; the default is PIL's limit
@@ -122,8 +127,8 @@ image.read_image = define {
   args = {{"string", "path", "the file to read"}, MODE, UPRIGHT, LEAST, LIMIT},
   outputs = "image",
   run = function(path, mode, upright, least, limit)
-    local file = bytes.open(path, "read_image", "path", false)
-    return (decode(file, wanted_of(mode, upright, limit, least)))
+    local wanted = wanted_of("read_image", mode, upright, least, limit)
+    return (decode(bytes.open(path, "read_image", "path", false), wanted))
   end,
 }
 
@@ -150,7 +155,8 @@ local function decoder(name, only, doc, examples)
     name = name, doc = doc, examples = examples, outputs = "image",
     args = {INPUT, MODE, UPRIGHT, LEAST, LIMIT},
     run = function(input, mode, upright, least, limit)
-      return (decode(opened(input, name), wanted_of(mode, upright, limit, least), only))
+      local wanted = wanted_of(name, mode, upright, least, limit)
+      return (decode(opened(input, name), wanted, only))
     end,
   }
 end

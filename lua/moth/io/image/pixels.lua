@@ -13,10 +13,8 @@ local pixels = {}
 --- The largest number of pixels by default: PIL's limit for a decompression bomb.
 pixels.LIMIT = 178956970
 
---- Modes, as torchvision.io.ImageReadMode names them, and their channels.
-pixels.modes = {"unchanged", "gray", "gray_alpha", "rgb", "rgb_alpha"}
-
-local CHANNELS = {gray = 1, gray_alpha = 2, rgb = 3, rgb_alpha = 4}
+--- The modes of torchvision.io.ImageReadMode, and their channels; 0: those of the file.
+pixels.modes = {unchanged = 0, gray = 1, gray_alpha = 2, rgb = 3, rgb_alpha = 4}
 
 --- Raises if a file claims no pixels, or more than the limit.
 function pixels.check(file, width, height, limit)
@@ -80,9 +78,10 @@ end
 -- @param weights  those of gray (default ITU601)
 -- @return (channels, height, width), often a view
 function pixels.finish(x, wanted, weights)
-  local have = x:size(3)
-  local channels = CHANNELS[wanted.mode] or have
-  if channels ~= have then x = convert(x, channels, weights or pixels.ITU601) end
+  local channels = pixels.modes[wanted.mode]
+  if channels ~= 0 and channels ~= x:size(3) then
+    x = convert(x, channels, weights or pixels.ITU601)
+  end
   return pixels.orient(x:permute(3, 1, 2), wanted.orientation or 1)
 end
 
