@@ -341,14 +341,29 @@ describe("moth.utils", function()
       {"red", "green", "blue"}))
   end)
 
+  it("writes labels into boxes", function()
+    local base = moth.zeros({3, 30, 60}, {dtype = uint8})
+    local boxes = moth.tensor{{2, 3, 55, 26}, {50, 20, 90, 40}}
+    local x = utils.draw_bounding_boxes{base, boxes, {"cat", "dog"}, colors = "blue",
+      label_colors = {"red", "#00ff00"}}
+    assert.is_true(x:select(1, 1):gt(200):sum():item() > 15) -- red strokes
+    assert.equal(0, x:select(1, 1):narrow(1, 20, 10):sum():item())
+    assert.is_true(x:select(1, 2):narrow(2, 50, 10):sum():item() > 0) -- cut at the edge
+    local filled = utils.draw_bounding_boxes{base, boxes, {"cat", "dog"}, colors = "blue",
+      fill_labels = true, label_background_colors = "white"}
+    assert.equal(255, filled[1][6][6]:item())
+  end)
+
   it("refuses wrong boxes, masks and colors", function()
     local base = drawn "base"
     local text = error_of(utils.draw_bounding_boxes, base, moth.tensor{{5, 5, 2, 9}})
     assert.is_truthy(text:find("row 1 is {5, 5, 2, 9}", 1, true), text)
-    text = error_of(utils.draw_bounding_boxes, base, moth.tensor{{1, 1, 2, 9}}, "rde")
+    text = error_of(utils.draw_bounding_boxes, base, moth.tensor{{1, 1, 2, 9}}, {colors = "rde"})
     assert.is_truthy(text:find("a color is needed", 1, true), text)
-    text = error_of(utils.draw_bounding_boxes, base, moth.ones(2, 4), {"red"})
+    text = error_of(utils.draw_bounding_boxes, base, moth.ones(2, 4), {colors = {"red"}})
     assert.is_truthy(text:find("1 color", 1, true), text)
+    text = error_of(utils.draw_bounding_boxes, base, moth.ones(2, 4), {"cat"})
+    assert.is_truthy(text:find("a list of 2 texts, one for each box, is needed", 1, true), text)
     text = error_of(utils.draw_segmentation_masks, base, moth.ones(3, 3):to(moth.bool))
     assert.is_truthy(text:find("bool (n, 14, 18) is needed", 1, true), text)
   end)

@@ -223,38 +223,87 @@ local function boxes_of(boxes)
   return list
 end
 
-local function draw_boxes(picture, boxes, given, fill, width)
+-- The texts of the boxes, their colors, and the colors behind them (nil: none).
+local function labels_of(n, given, box_colors)
+  local fname = "draw_bounding_boxes"
+  local list = given.labels
+  if not list then return nil end
+  if type(list) ~= "table" or #list ~= n then
+    errors.refuse(fname, "labels", ("a list of %d texts, one for each box, is needed"):format(n),
+      list, "E_SHAPE")
+  end
+  local own = given.label_colors or given.fill_labels and "black"
+  local behind = given.fill_labels and given.label_background_colors
+  return list, own and colors.list(own, n, fname, "label_colors") or box_colors,
+    given.fill_labels and (behind and colors.list(behind, n, fname, "label_background_colors")
+    or box_colors) or nil
+end
+
+local function draw_labels(canvas, list, given, box_colors)
+  local texts, own, behind = labels_of(#list, given, box_colors)
+  if not texts then return end
+  local label, margin, size = require "moth.utils.label", given.width + 1, given.font_size or 10
+  for i, box in ipairs(list) do
+    local x, y, text = box[1] + margin, box[2] + margin, tostring(texts[i])
+    local wide, high = label.size(text, size)
+    if behind then paint(canvas, behind[i], x - 1, y - 1, x + wide + 1, y + high + 1) end
+    label.draw(canvas, text, x, y, size, own[i])
+  end
+end
+
+local function draw_boxes(picture, boxes, given)
   picture = canvas_of(picture, "draw_bounding_boxes", true)
   local list = boxes_of(boxes)
   if #list == 0 then return picture end
-  local named = colors.list(given, #list, "draw_bounding_boxes", "colors")
-  local canvas = bytes_of(picture)
-  for i, box in ipairs(list) do draw_box(canvas, box, named[i], width, fill) end
+  local named = colors.list(given.colors, #list, "draw_bounding_boxes", "colors")
+  local canvas = bytes_of(picture):to("cpu"):contiguous()
+  for i, box in ipairs(list) do draw_box(canvas, box, named[i], given.width, given.fill) end
+  draw_labels(canvas, list, given, named)
+  canvas = canvas:to(picture.device)
   if picture.dtype == canvas.dtype then return canvas end
   return canvas:to(picture.dtype):mul_(1 / 255)
 end
 
+local COLORS = ": a name, '#rrggbb' or {red, green, blue}, or a list of them; default: "
+
 --- Draws rectangles on a picture.
 -- @param image   uint8 (3 or 1, height, width), or floating point from 0 to 1
 -- @param boxes   (n, 4): left, top, right and bottom, in pixels from 0 on
+-- @param labels  a list of texts, drawn in the upper left corners in a small font of strokes
 -- @param colors  a color, or a list with one for each box: a name ("red"), "#rrggbb" or {red,
 -- green, blue}; default: colors that differ
 -- @param fill    tint the inside (default false)
 -- @param width   of the lines, in pixels (default 1)
--- @return (3, height, width) of the same dtype. Source: torchvision.utils.draw_bounding_boxes
+-- @param font_size  of the labels, in pixels (default 10)
+-- @param label_colors  as colors (default: those of the boxes; black if fill_labels)
+-- @param label_background_colors  as colors (default: those of the boxes); needs fill_labels
+-- @param fill_labels   fill the rectangle behind a label (default false)
+-- @return (3, height, width) of the same dtype. Rectangles have torchvision's pixels, texts have
+-- not: there is no argument `font`. Source: torchvision.utils.draw_bounding_boxes
 image.draw_bounding_boxes = define {
-  name = "draw_bounding_boxes", doc = "Draws rectangles on a picture.",
+  name = "draw_bounding_boxes", doc = "Draws rectangles, and texts in them, on a picture.",
   examples = "moth.zeros({3, 20, 30}, {dtype = moth.uint8}), moth.tensor{{2, 3, 15, 12}}, "
-    .. "{colors = 'red', width = 2}",
+    .. "{colors = 'red', width = 2}\n"
+    .. "moth.zeros({3, 20, 60}, {dtype = moth.uint8}), moth.tensor{{2, 3, 55, 18}}, {'cat'}",
   args = {
     {"tensor", "image", "uint8 (3 or 1, height, width), or floating point from 0 to 1"},
     {"tensor", "boxes", "(n, 4): left, top, right, bottom in pixels"},
-    {"any", "colors", "a color or a list of colors; default: colors that differ", optional = true},
+    {"any", "labels", "a list of texts, one for each box", optional = true},
+    {"any", "colors", "of the boxes" .. COLORS .. "colors that differ", optional = true},
     {"bool", "fill", "tint the inside", default = false},
     {"int", "width", "of the lines, in pixels", default = 1, bounds = {1, 2 ^ 20}},
+    {"int", "font_size", "of the labels, in pixels", default = 10, bounds = {1, 1000}},
+    {"any", "label_colors", "of the labels" .. COLORS .. "the boxes' colors", optional = true},
+    {"any", "label_background_colors", "behind the labels" .. COLORS .. "the boxes' colors",
+     optional = true},
+    {"bool", "fill_labels", "fill the rectangle behind a label", default = false},
   },
   outputs = "image",
-  run = function(...) return (no_grad(draw_boxes, ...)) end,
+  run = function(picture, boxes, labels, given, fill, width, font_size, own, behind, fill_labels)
+    return (no_grad(draw_boxes, picture, boxes, {labels = labels, colors = given, fill = fill,
+      width = width, font_size = font_size, label_colors = own, label_background_colors = behind,
+      fill_labels = fill_labels}))
+  end,
 }
 
 -- ---- masks ----
