@@ -107,7 +107,8 @@ local function read(ctx, file, wanted)
     file:refuse("is of a kind that cannot be read", "E_UNSUPPORTED")
   end
   local x, to = pixels.new(height, width, channels * bytes)
-  checked(file, spng.moth_spng_decode(ctx, to, size[0], format, has_trns and USE_TRNS or 0))
+  local clear = has_trns and (format == RGBA8 or format == RGBA16)
+  checked(file, spng.moth_spng_decode(ctx, to, size[0], format, clear and USE_TRNS or 0))
   if bytes == 2 then return pixels.from_16(x, height, width, channels, file.fname) end
   return x
 end
