@@ -578,6 +578,7 @@ end
 -- moth.utils.tensorboard.SummaryWriter(). They get all values of an epoch, and `loss_step`
 -- @param log_every_n_steps  steps between two `loss_step`
 -- @param progress   show the progress on stderr
+-- @param plot       show the curves of the loss at the end: true, or an SVG or PNG file to write
 -- @return the history, a moth.callbacks history: history.loss[3] is the loss of the third epoch
 return define {
   name = "fit", outputs = "history",
@@ -615,11 +616,14 @@ return define {
     {"any", "logger", "an object with add_scalar, or a list of them", optional = true},
     {"int", "log_every_n_steps", "steps between two values of loss_step", default = 50},
     {"bool", "progress", "show the progress on stderr?", default = true},
+    {"any", "plot", "show the curves of the loss at the end: true, or an SVG or PNG file",
+      optional = true},
   },
   order = "moth.fit{net, loader, loss = ..., optimizer = ..., epochs = ...}",
   run = function(net, loader, loss, optimizer, epochs, val_loader, metrics, callbacks, scheduler,
                  interval, monitor, accumulate, clip_norm, clip_value, autocast, scaler,
-                 training_step, capture, checkpoint, from, max_steps, logger, log_every, progress)
+                 training_step, capture, checkpoint, from, max_steps, logger, log_every, progress,
+                 plot)
     local run = Run()
     run.net, run.loader, run.optimizer, run.epochs = net, loader, optimizer, epochs
     run.val_loader, run.scheduler, run.scaler = val_loader, scheduler, scaler
@@ -630,6 +634,9 @@ return define {
       scheduler_interval = interval, autocast = autocast, checkpoint = checkpoint, logger = logger,
       progress = progress})
     build(run)
-    return guarded(run, from)
+    local history = guarded(run, from)
+    if plot == true and history:len() > 0 then history:plot():show()
+    elseif plot and history:len() > 0 then history:plot():save(plot) end
+    return history
   end,
 }

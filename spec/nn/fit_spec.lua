@@ -172,6 +172,22 @@ describe("moth.fit", function()
       "epoch_end 2 2 4", "function 2", "train_end 2 2 4"}, calls)
   end)
 
+  it("draws the curves of the loss and of metrics", function()
+    local net, loader, optimizer = problem()
+    local path = os.tmpname() .. ".svg"
+    local history = moth.fit{net, loader, loss = F.mse_loss, optimizer = optimizer, epochs = 3,
+      val_loader = loader, metrics = {mae = F.l1_loss}, progress = false, plot = path}
+    local svg = assert(io.open(path))
+    local text = svg:read "*a"
+    svg:close()
+    os.remove(path)
+    assert.is_truthy(text:find("validation", 1, true) and text:find("train", 1, true))
+    assert.is_truthy(tostring(history:plot "mae"):find("mae", 1, true))
+    assert.error_matches(function() history:plot "acc" end, "there are epoch, loss, mae", nil, true)
+    local found = moth.lr_find{net, loader, loss = F.mse_loss, optimizer = optimizer}
+    assert.is_truthy(tostring(found:plot()):find("lr", 1, true))
+  end)
+
   it("ends when a callback says so, and after max_steps", function()
     local net, loader, optimizer = problem()
     local history = moth.fit{net, loader, loss = F.mse_loss, optimizer = optimizer, epochs = 9,

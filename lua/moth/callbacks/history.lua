@@ -3,8 +3,11 @@
 --     local history = moth.fit{...}
 --     print(history)                      -- a table
 --     print(history.val_loss[3])          -- the validation loss after the third epoch
+--     print(history:plot())               -- the curves of loss and val_loss
+--     history:plot("acc"):save "acc.svg"
 
 local class = require "moth.base.class"
+local errors = require "moth.error"
 
 --- The values of a run of moth.fit. A field for each value is a list with one number for each
 -- epoch: `epoch`, `loss`, `lr`, `seconds`, and with validation `val_loss`; for metrics their names.
@@ -56,6 +59,24 @@ end
 --- Loads the state of state_dict.
 function History:load_state_dict(state)
   for name, column in pairs(state) do self[name] = column end
+end
+
+--- The curves of a value and of the same value of the validation, as a moth.plot figure: print
+-- shows it, figure:save(path) writes an SVG or PNG file.
+-- @param name  "loss" (the default), or the name of a metric
+function History:plot(name)
+  name = name or "loss"
+  local series = {title = name, xlabel = "epoch"}
+  local values = {train = name, validation = "val_" .. name}
+  for label, column in pairs(values) do
+    local y = rawget(self, column)
+    if type(y) == "table" then series[label] = {x = self.epoch, y = y} end
+  end
+  if not series.train and not series.validation then
+    errors.argument("plot", "name", ("there is no value '%s'; there are %s"):format(tostring(name),
+      table.concat(names_of(self), ", ")))
+  end
+  return require("moth").plot.lines(series)
 end
 
 local function shown(name, value)

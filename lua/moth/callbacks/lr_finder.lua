@@ -2,6 +2,7 @@
 --
 --     local found = moth.lr_find{net, loader, loss = F.cross_entropy, optimizer = optimizer}
 --     optimizer.param_groups[1].lr = found.suggestion
+--     print(found:plot())
 --
 -- After Smith 2015, "Cyclical learning rates for training neural networks". The rate grows
 -- exponentially from step to step. The suggestion is in the middle of the longest decrease of the
@@ -81,6 +82,12 @@ function LRFinder:on_train_end()
   local n = longest[last] or 0
   if n < 3 then return end
   self.suggestion = self.lr[last - n + math.floor(n / 2)]
+end
+
+--- The curve as a moth.plot figure: print shows it, figure:save(path) writes an SVG or PNG file.
+function LRFinder:plot()
+  return require("moth").plot.lines(self.lr, self.loss, {xscale = "log", xlabel = "lr",
+    ylabel = "loss"})
 end
 
 function LRFinder:__tostring()
