@@ -440,6 +440,10 @@ static int run(lua_State *L, int argc, char **argv) {
     return run_chunk(L, luaL_loadfile(L, NULL), argc, argv, first ? 1 : 0);
   }
   if (strcmp(first, "-e") == 0) return run_lines(L, argc, argv);
+  if (strcmp(first, "-i") == 0 && argc > 2) { /* the prompt runs the file: see repl/init.lua */
+    find_beside(L, argv[2]);
+    return run_module(L, "moth.repl", argc, argv, 2);
+  }
   if (is_command(first)) return run_module(L, "moth.cli", argc, argv, 0);
   if (first[0] == '-') {
     fprintf(stderr, "moth: unknown option '%s' (moth --help lists what there is)\n", first);

@@ -7,6 +7,7 @@ local cli = {}
 local USAGE = [[
 moth FILE.lua [ARGUMENTS]   runs a script
 moth                        a prompt; reads a script when standard input is a pipe
+moth -i FILE.lua            runs a script, then opens a prompt with its variables
 moth -e 'CODE' [ARGUMENTS]  runs a line of code; several -e run in turn
 moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang: clang builds;
                             --racecheck: searches the GPU kernels for races;

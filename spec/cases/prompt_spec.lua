@@ -22,8 +22,13 @@ describe("the prompt", function()
   it("shortens tables that are long, deep or contain themselves", function()
     local long = {}
     for i = 1, 200 do long[i] = i end
-    assert.matches("^{{%.%.%.200}, 1}$", show.value { long, 1 })
-    assert.equal("{{{{{...1}}}}}", show.value { { { { { { 1 } } } } } })
+    local text = show.value { long, 1 }
+    assert.matches("^{\n  {\n    1, 2, 3, .*60, %.%.%. 140 more\n  },\n  1,\n}$", text)
+    local deep = "1"
+    for _ = 1, 20 do deep = "{" .. deep .. "}" end
+    assert.equal(("{"):rep(12) .. "{...1}" .. ("}"):rep(12), show.value(loadstring("return "
+      .. deep)()))
+    assert.equal("{{{{{{1}}}}}}", show.value { { { { { { 1 } } } } } })
     local own = { 1 }
     own.own = own
     assert.equal("{1, own = {...2}}", show.value(own))

@@ -9,6 +9,7 @@ local lexer = require "moth.repl.lexer"
 local repl = require "moth.repl"
 local show = require "moth.repl.show"
 local terminal = require "spec.support.terminal"
+local tools = require "moth.repl.tools"
 
 local launcher = debug.getregistry()["moth.launcher"]
 
@@ -93,6 +94,47 @@ describe("the output of the prompt", function()
     assert.is_truthy(show.value(setmetatable({}, nil)) == "{}")
   end)
 
+  it("opens nested tables over several lines if one is too short", function()
+    local row = {}
+    for i = 1, 6 do row[i] = "number " .. i end
+    assert.equal([[{
+  name = "a run",
+  steps = {
+    {"number 1", 7},
+    {
+      inner = {
+        "number 1", "number 2", "number 3", "number 4", "number 5", "number 6"
+      },
+      x = {{1}},
+    },
+  },
+}]], show.value { name = "a run", steps = { { unpack(row), 7 }, { inner = row, x = {{1}} } } })
+  end)
+
+  it("shows some hundred entries of many nested tables", function()
+    local t = {}
+    for i = 1, 60 do
+      t[i] = {}
+      for k = 1, 60 do t[i][k] = k end
+    end
+    local _, lines = show.value({ t, t, t, t }):gsub("\n", "")
+    assert.is_true(lines < 700)
+  end)
+
+  it("has colours only where they are wanted", function()
+    local function plain(text) return (text:gsub("\27%[%d*m", "")) end
+    local t = { 1, -2.5, "a", true, x = moth.ones(2), { y = "b c" } }
+    local text = show.colored(t)
+    assert.equal(show.value(t), plain(text))
+    for _, painted in ipairs { "\27[36m1\27[0m", '\27[32m"a"\27[0m', "\27[33mtrue\27[0m",
+                               "\27[35m<f32 (2)>\27[0m", '{y = \27[32m"b c"\27[0m}' } do
+      assert.is_truthy(text:find(painted, 1, true), painted)
+    end
+    assert.is_truthy(show.colored(moth.ones(2)):find "\27%[90m%[moth.float32 of size 2%]\27%[0m$")
+    assert.equal("plain text", show.colored "plain text")
+    assert.is_false(show.has_colors(99))
+  end)
+
   it("cuts a long table short", function()
     local t = {}
     for i = 1, 1000 do t[i] = i end
@@ -109,6 +151,38 @@ describe("the output of the prompt", function()
     assert.are.equal("1\tnil\ttrue", show.values({ 1, nil, true }, 3))
     local _, lines = show.values({ moth.ones(2), moth.ones(2) }, 2):gsub("\n", "")
     assert.are.equal(3, lines)
+  end)
+end)
+
+describe("tools of the prompt:", function()
+  it("who lists variables with shapes, dtypes, devices and bytes", function()
+    tools.remember_globals()
+    _G.spec_x, _G.spec_n, _G.spec_net = moth.ones(3, 4), 7, moth.nn.Linear(2, 3)
+    _G.spec_list, _G.spec_f = { moth.ones(256), { moth.zeros(256) } }, function() end
+    local text = tools.who_text()
+    for _, name in ipairs { "spec_x", "spec_n", "spec_net", "spec_list", "spec_f" } do
+      _G[name] = nil
+    end
+    assert.equal([[
+name       type      shape      dtype    device    bytes
+spec_f     function
+spec_list  table     2 tensors           cpu     2.0 KiB
+spec_n     number
+spec_net   Linear    2 tensors           cpu        36 B
+spec_x     tensor    (3, 4)     float32  cpu        48 B
+2.1 KiB in variables, ]], text:match "^.*in variables, ")
+  end)
+
+  it("time prints a duration and returns the results", function()
+    local lines, original = {}, print
+    _G.print = function(line) lines[#lines + 1] = line end
+    local a, b = tools.time(function(x) return x, 2 end, 1)
+    local c = tools.time "1 + 1"
+    local fine, message = pcall(tools.time, "1 +")
+    _G.print = original
+    assert.same({ 1, 2, 2 }, { a, b, c })
+    assert.is_truthy(#lines == 2 and lines[1]:find "^[%d.]+ %a+$")
+    assert.is_truthy(not fine and message:find "^time:1:")
   end)
 end)
 
@@ -188,6 +262,17 @@ describe("completion", function()
   it("knows the choices of an argument", function()
     assert.are.same({ "mean'" }, select(2, offers "spec_nn.MSELoss{reduction = 'm"))
     assert.are.same({ 'sum"' }, select(2, offers 'spec_moth.mse_loss(spec_x, spec_x, "s'))
+  end)
+
+  it("knows the signature of the call that begins", function()
+    _G.spec_m = moth
+    assert.is_truthy(complete.signature("y = spec_m.relu("):find "^relu%(input")
+    assert.is_truthy(complete.signature("spec_m.nn.Linear(3, "):find "\n  out_features: ")
+    assert.is_truthy(complete.signature("spec_m.nn.Linear{3, "):find "\n  out_features: ")
+    assert.is_nil(complete.signature "spec_m.nn.Linear(3")
+    assert.is_nil(complete.signature "print(")
+    assert.is_nil(complete.signature "x = {1, ")
+    _G.spec_m = nil
   end)
 
   it("knows file names in other strings", function()
@@ -283,6 +368,90 @@ describe("the prompt on a terminal", function()
     t:type("\3")
     t:wait("[1]> ")
     t:enter("6 * 7", "42\n[2]> ")
+  end)
+
+  it("keeps results in _ and in _N", function()
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:enter("6 * 7", "42\n[2]> ")
+    t:enter("_ + 1", "43\n[3]> ")
+    t:enter("_1 + _2", "85\n[4]> ")
+  end)
+
+  it("shows colours unless NO_COLOR is set", function()
+    for _, case in ipairs { { "NO_COLOR=", true }, { "NO_COLOR=1", false } } do
+      t = terminal.moth(home, case[1])
+      t:wait("[1]> ")
+      t:type("{'x'}\r")
+      repeat t:_more(200) until t.text:find("[2]> ", 1, true)
+      assert.equal(case[2], t.seen:find('{\27[32m"x"\27[0m}', 1, true) ~= nil)
+      assert.is_truthy(t.text:find('{"x"}', 1, true))
+      if case[2] then t:close() end
+    end
+  end)
+
+  it("shows long help in the pager", function()
+    t = terminal.moth(home, "PAGER='sed s/^/P:/'")
+    t:wait("[1]> ")
+    t:enter("? nn.Transformer", "P:")
+    t:wait("[2]> ")
+    t:enter("? nn.Identity", "Identity")
+    assert.is_nil(t:wait("[3]> "):find("P:", 1, true))
+  end)
+
+  it("recalls a block of several lines whole, also later", function()
+    if not editor.found() then
+      t = terminal.moth(home)
+      return pending("neither isocline nor libedit is here")
+    end
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:enter("for i = 1, 2 do", ".. ")
+    t:enter("print('turn', i)", ".. ")
+    t:enter("end", "turn\t2\n[2]> ")
+    t:type("\27[A\r") -- up
+    t:wait("turn\t2\n[3]> ")
+    t:type("\4")
+    assert.is_true(t:ended())
+    t:close()
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:type("\27[A\r")
+    t:wait("turn\t2\n[2]> ")
+  end)
+
+  it("shows the signature at TAB behind a bracket", function()
+    if not editor.found() then
+      t = terminal.moth(home)
+      return pending("neither isocline nor libedit is here")
+    end
+    t = terminal.moth(home)
+    t:wait("[1]> ")
+    t:type("F.relu(\t")
+    t:wait("relu(input")
+    t:wait("[1]> F.relu(")
+  end)
+
+  it("runs a file first with -i, whose local variables stay", function()
+    local path = home .. "/config/moth/file.lua"
+    local file = assert(io.open(path, "w"))
+    file:write("#!/usr/bin/env moth\nlocal answer = 40\nlocal two = ...\nprint(arg[0] == '" .. path
+      .. "', two)\n")
+    file:close()
+    t = terminal.start(("env XDG_STATE_HOME=%s/state XDG_CONFIG_HOME=%s/config %s -i %s 2"):format(
+      home, home, launcher.program, path))
+    t:wait("true\t2\n")
+    t:wait("[1]> ")
+    t:enter("answer + two", "42\n[2]> ")
+    t:close()
+    file = assert(io.open(path, "w"))
+    file:write("local a = 1\nerror 'ouch'")
+    file:close()
+    t = terminal.start(("env XDG_STATE_HOME=%s/state XDG_CONFIG_HOME=%s/config %s -i %s"):format(
+      home, home, launcher.program, path))
+    t:wait("file.lua:2: ouch")
+    t:wait("[1]> ")
+    t:enter("a", "1\n[2]> ")
   end)
 
   it("runs the user's startup file", function()

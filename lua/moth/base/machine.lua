@@ -29,16 +29,27 @@ function machine.is_terminal(fd) return of_c("isatty", "int $(int fd)")(fd) ~= 0
 local Window = not windows and ffi.typeof "struct { uint16_t rows, columns, x, y; }"
 local WINDOW_SIZE = jit.os == "OSX" and 0x40087468 or 0x5413 -- TIOCGWINSZ
 
+--- The size of the terminal of a file descriptor, with `rows` and `columns`; nil if unknown.
+function machine.window(fd)
+  if windows or not machine.is_terminal(fd) then return nil end
+  local window = Window()
+  local ioctl = of_c("ioctl", "int $(int fd, unsigned long request, ...)")
+  return ioctl(fd, WINDOW_SIZE, window) == 0 and window or nil
+end
+
+--- The number of lines of the terminal of standard output; nil if unknown.
+function machine.rows()
+  local window = machine.window(1)
+  return window and window.rows > 0 and window.rows or nil
+end
+
 --- The number of columns of the terminal: COLUMNS, else the width of a file descriptor (default 1,
 -- standard output); nil without a terminal.
 function machine.columns(fd)
   local said = tonumber(os.getenv "COLUMNS")
   if said and said >= 20 then return math.floor(said) end
-  if windows or not machine.is_terminal(fd or 1) then return nil end
-  local window = Window()
-  local ioctl = of_c("ioctl", "int $(int fd, unsigned long request, ...)")
-  if ioctl(fd or 1, WINDOW_SIZE, window) ~= 0 or window.columns < 20 then return nil end
-  return window.columns
+  local window = machine.window(fd or 1)
+  return window and window.columns >= 20 and window.columns or nil
 end
 
 local getpid

@@ -280,6 +280,19 @@ function complete.find(text)
   return outside(text, code)
 end
 
+--- The signature of the call whose arguments are typed at the end of a text, and the documentation
+-- of the next argument; nil elsewhere.
+function complete.signature(text)
+  local tokens = lexer.code(text)
+  local last = tokens[#tokens]
+  if not last or not last.text:find "^[({,]$" or last.kind ~= "op" then return nil end
+  local call = call_at(text, tokens, #tokens)
+  if not call then return nil end
+  local lines, arg = {require("moth.help").line(call.sig)}, call.sig.args[call.count + 1]
+  if arg and arg.doc ~= "" then lines[2] = ("  %s: %s"):format(arg.name, arg.doc) end
+  return table.concat(lines, "\n")
+end
+
 --- The longest common prefix of a list of words.
 function complete.common(list)
   local common = list[1] or ""

@@ -72,7 +72,10 @@ local function isocline(past)
   ic.ic_set_prompt_marker("", "")
   local completer = ffi.cast("void (*)(void *, const char *)", function(env, text)
     pcall(function()
-      local word, list = complete.find(before .. ffi.string(text))
+      local all = before .. ffi.string(text)
+      local word, list = complete.find(all)
+      local signature = complete.signature(all)
+      if signature then ic.ic_add_completion_prim(env, "", signature, nil, 0, 0) end
       for _, name in ipairs(list) do
         ic.ic_add_completion_prim(env, name, nil, nil, #word, 0)
       end
@@ -88,8 +91,11 @@ local function isocline(past)
     return text
   end
   jit.off(read)
+  local function add(text) -- it has added the lines of a block one by one
+    if text:find("\n", 1, true) then ic.ic_history_add(text) end
+  end
   -- Ctrl-C returns an empty line there
-  return {name = "isocline", read = read, keep = completer, blank_leaves = true}
+  return {name = "isocline", read = read, add = add, keep = completer, blank_leaves = true}
 end
 
 -- ---- libedit ----
@@ -101,7 +107,7 @@ local H_SETSIZE, H_ENTER = 1, 10
 local NEWLINE, REFRESH, REDISPLAY, ERROR = 1, 4, 8, 6
 local KEY = "unsigned char (*)(moth_libedit *, int)"
 
---- Completes the common prefix of all candidates, then lists them.
+--- Completes the common prefix of all candidates, then lists them. Behind `f(` shows the signature.
 local function tab(el, e, before)
   local info = el.el_line(e)
   local line = ffi.string(info.buffer, info.cursor - info.buffer)
@@ -110,16 +116,18 @@ local function tab(el, e, before)
     return REFRESH
   end
   local word, list = complete.find(before .. line)
-  if #list == 0 then return ERROR end
+  local signature = complete.signature(before .. line)
+  if #list == 0 and not signature then return ERROR end
   local common = complete.common(list)
-  if #list == 1 or #common > #word then
+  if not signature and (#list == 1 or #common > #word) then
     el.el_deletestr(e, #word)
     el.el_insertstr(e, common)
     return REFRESH
   end
   local more = #list - LIST
   local text = show.columns({unpack(list, 1, LIST)})
-  io.write("\n", text, more > 0 and ("\n... %d more"):format(more) or "", "\n")
+  if signature then io.write("\n", signature) end
+  io.write("\n", text, more > 0 and ("\n... %d more"):format(more) or "", #list > 0 and "\n" or "")
   io.flush()
   return REDISPLAY
 end

@@ -6,15 +6,17 @@
 --     [moth.float32 of size 3]
 --     [3]> ? F.conv2d
 --
--- The value of an expression is printed and stored in `ans`; a `;` at its end suppresses the
--- output. An incomplete line continues on the next line. `? name` shows help. Messages name an
--- input by the number in its prompt: "[3]:1: ...".
+-- The value of an expression is printed and stored in `ans`, `_` and `_N`, where N is the number of
+-- the input; a `;` at its end suppresses the output. An incomplete line continues on the next line.
+-- `? name` shows help. Messages name an input by the number in its prompt: "[3]:1: ...".
 
 local complete = require "moth.repl.complete"
 local editor = require "moth.repl.editor"
 local evaluate = require "moth.repl.evaluate"
 local history = require "moth.repl.history"
+local lexer = require "moth.repl.lexer"
 local show = require "moth.repl.show"
+local tools = require "moth.repl.tools"
 
 local repl = {}
 
@@ -22,7 +24,7 @@ local launcher = debug.getregistry()["moth.launcher"] or {}
 
 local function complain(text)
   io.flush()
-  io.stderr:write(text, "\n")
+  io.stderr:write(show.has_colors(2) and show.painted(text, "error") or text, "\n")
 end
 
 local words = {} -- exit, quit and help
@@ -59,12 +61,15 @@ end
 
 -- ---- one input ----
 
-local function receive(show_them)
+local KEPT = 100 -- numbered results: an older one is dropped, so that its memory is freed
+
+local function receive(show_them, number)
   return function(...)
     local n = select("#", ...)
     if n == 0 then return end
-    rawset(_G, "ans", (...))
-    if show_them then print(show.values({...}, n)) end
+    for _, name in ipairs {"ans", "_", "_" .. number} do rawset(_G, name, (...)) end
+    rawset(_G, "_" .. number - KEPT, nil)
+    if show_them then print(show.values({...}, n, show.has_colors(1))) end
   end
 end
 
@@ -79,16 +84,20 @@ function repl.read(input, number)
   local later = (" "):rep(#first - 3) .. ".. "
   while true do
     local line = input.read(text and later or first, text and text .. "\n" or "")
-    if line == nil and text then return false end -- Ctrl-D drops an incomplete input
-    if not line then return line end
+    if not line then
+      if not text then return line end
+      input.remember(text)
+      return false -- Ctrl-C and Ctrl-D drop an incomplete input
+    end
     blank = line:find("%S") and 0 or blank + 1
     if blank > 0 and (not text or input.blank_leaves and blank == 2) then return false end
-    input.remember(line)
-    local wanted = not text and asks_for_help(line)
-    if wanted then return function() print(repl.help(wanted)) end end
     text = text and text .. "\n" .. line or line
-    local chunk, message, more = evaluate.compile(text, name)
-    if chunk then return chunk, receive(message) end
+    local wanted = text == line and asks_for_help(line)
+    local chunk, message, more
+    if not wanted then chunk, message, more = evaluate.compile(text, name) end
+    if wanted or chunk or not more then input.remember(text) end
+    if wanted then return function() tools.page(repl.help(wanted)) end end
+    if chunk then return chunk, receive(message, number) end
     if not more then
       complain(message)
       return false
@@ -115,7 +124,9 @@ local function python_words()
     rawset(_G, name, word(name .. "() or Ctrl-D leaves", leave))
   end
   rawset(_G, "help", word("help(F.conv2d), help 'conv2d' or ? F.conv2d explains one thing; ? alone "
-    .. "lists what there is", function(what) require("moth.help")(what) end))
+    .. "lists what there is", function(what) tools.page(require("moth.help").text(what)) end))
+  rawset(_G, "who", tools.who)
+  rawset(_G, "time", tools.time)
 end
 
 -- The user's start file, ~/.config/moth/init.lua.
@@ -130,8 +141,24 @@ local function run_init()
   if not ok then complain(message) end
 end
 
+-- The file of `moth -i FILE`. Its outermost local variables stay defined, as those of an input.
+local function run_file(path, ...)
+  local file, problem = io.open(path, "rb")
+  if not file then return complain(problem) end
+  local text = file:read "*a":gsub("^#[^\n]*", "")
+  file:close()
+  local chunk, message = loadstring(lexer.globalized(text), "@" .. path)
+  local ok = chunk ~= nil
+  if ok then
+    jit.on(chunk, true) -- unlike an input: it may be a long computation
+    ok, message = evaluate.guarded(chunk, ...)
+  end
+  if not ok then complain(evaluate.shortened(message)) end
+end
+
 --- The loop. Ends with the input (Ctrl-D).
-function repl.main()
+-- @param ...  with `moth -i FILE`: the arguments of the file
+function repl.main(...)
   evaluate.guarded(require, "moth.repl.preload")
   python_words()
   require("moth.repl.plots").define()
@@ -143,7 +170,9 @@ function repl.main()
   end
   print(("Moth %s, %s. ? shows help, TAB completes, Ctrl-D leaves."):format(
     launcher.version or "", jit.version))
+  tools.remember_globals()
   run_init()
+  if arg and arg[-1] == "-i" then run_file(arg[0], ...) end
   local number = 1
   while true do
     local chunk, receiver = repl.read(input, number)
