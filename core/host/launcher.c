@@ -425,8 +425,8 @@ static int run_lines(lua_State *L, int argc, char **argv) {
 }
 
 static bool is_command(const char *word) {
-  static const char *const commands[] = {"test",   "bench",   "docs", "doctor",   "help", "-h",
-                                         "--help", "version", "-v",   "--version"};
+  static const char *const commands[] = {"test", "bench",  "docs",    "doctor", "help",     "run",
+                                         "-h",   "--help", "version", "-v",     "--version"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
     if (strcmp(word, commands[i]) == 0) return true;
   }

@@ -549,6 +549,7 @@ static int open_world(moth_ctx *ctx, struct moth_processes *p) {
     status = mpi_error(ctx, code);
   if (!status) status = add_group(ctx, comm, NULL, size, rank);
   if (!status) p->mpi->on_error(p->monitor, p->mpi->return_errors);
+  if (!status && p->started_here) p->mpi->on_error(p->mpi->world, p->mpi->return_errors);
   return status;
 }
 

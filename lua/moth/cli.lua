@@ -14,9 +14,11 @@ moth test [PATHS]           runs the specs (--sanitize: with sanitizers; --clang
                             --device=cuda: runs the GPU specs on a real GPU;
                             --cases: inputs that failed once, with the right values;
                             --hosts: the programs of examples/hosts that embed Moth;
+                            --distributed: several processes under Open MPI and MPICH;
                             --jobs=N: N files at a time; default: the number of processors;
                             --coverage: ops without golden values or gradchecks;
                             other options are passed to busted: --filter='a name')
+moth run -n N FILE.lua      runs a script in N processes, by mpirun (moth.distributed)
 moth bench [GROUP] [--help] measures speed; --peer PYTHON measures PyTorch too
 moth doctor                 prints what Moth found on this machine and what is missing
 moth help NAME              prints the help on a name: ./moth help nn.Conv2d
@@ -92,6 +94,8 @@ local function test_words(words)
       paths[#paths + 1] = "spec/cases"
     elseif word == "--hosts" then
       paths[#paths + 1] = "spec/hosts"
+    elseif word == "--distributed" then
+      paths[#paths + 1] = "spec/distributed"
     elseif word:find "^%-%-jobs=" then
       count = tonumber(word:match "=(%d+)$") or fail("--jobs wants a number: " .. word)
     elseif word:sub(1, 1) ~= "-" then
@@ -168,6 +172,7 @@ local function docs(words)
 end
 
 local commands = {
+  run = function(words) os.exit(require("moth.distributed.launch")(cli.launcher(), words)) end,
   docs = docs,
   test = test,
   bench = bench,

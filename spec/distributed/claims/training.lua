@@ -1,0 +1,148 @@
+-- Claims about training by several processes: see spec/support/ranks.lua.
+
+local moth = require "moth"
+local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+local dist = moth.distributed
+local DDP = nn.parallel.DistributedDataParallel
+
+local N = 24 -- samples of all processes
+
+local function mlp()
+  return nn.Sequential(nn.Linear(6, 600), nn.Tanh(), nn.Linear(600, 600), nn.Tanh(),
+    nn.Linear(600, 3))
+end
+
+local function part(x, rank, n) return x:narrow(1, 1 + rank * N / n, N / n) end
+
+-- Trains one net on all samples and one on the parts. Returns the largest difference of losses.
+local function compare(rank, n, make, wrap, x, optimizer)
+  moth.manual_seed(5)
+  local y, alone = moth.randint(1, 4, {N}), make()
+  moth.manual_seed(rank == 0 and 5 or 6)
+  moth.randint(1, 4, {N})
+  local net = wrap(make())
+  local a, b = optimizer(alone:parameters()), optimizer(net:parameters())
+  local worst = 0
+  for _ = 1, 5 do
+    a:zero_grad()
+    local want = F.cross_entropy(alone(x), y)
+    want:backward()
+    a:step()
+    b:zero_grad()
+    local loss = F.cross_entropy(net(part(x, rank, n)), part(y, rank, n))
+    loss:backward()
+    b:step()
+    local mean = loss:detach():clone()
+    dist.all_reduce(mean, "mean")
+    worst = math.max(worst, math.abs(mean:item() - want:item()))
+  end
+  local sums = {}
+  dist.all_gather_object(sums, nn.utils.parameters_to_vector(net:parameters()):sum():item())
+  for i = 2, n do assert(sums[i] == sums[1], "the weights of the processes differ") end
+  return worst
+end
+
+local function sgd(params) return optim.SGD(params, {lr = 0.1, momentum = 0.9}) end
+
+return {
+  {"the loss of n processes is that of one with the same batch", function(rank, n)
+    moth.manual_seed(2)
+    local x = moth.randn(N, 6)
+    for _, options in ipairs {{bucket_cap_mb = 25}, {gradient_as_bucket_view = true},
+                              {bucket_cap_mb = 0.001}} do
+      local worst = compare(rank, n, mlp, function(net) return DDP(net, options) end, x, sgd)
+      assert(worst < 1e-5, worst)
+    end
+  end},
+  {"a second run has the same bits", function(rank, n)
+    local function run()
+      moth.manual_seed(3)
+      local net, x = DDP(mlp()), moth.randn(8, 6)
+      local optimizer = sgd(net:parameters())
+      for _ = 1, 3 do
+        optimizer:zero_grad()
+        net(x + rank):square():mean():backward()
+        optimizer:step()
+      end
+      return nn.utils.parameters_to_vector(net:parameters()):detach()
+    end
+    assert(moth.equal(run(), run()) and n > 1)
+  end},
+  {"SyncBatchNorm has the statistics of all processes", function(rank, n)
+    moth.manual_seed(2)
+    local x = moth.randn(N, 3, 4, 4)
+    local nets = {}
+    local function make()
+      local net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(),
+        nn.Linear(16, 3))
+      nets[#nets + 1] = net
+      return net
+    end
+    local worst = compare(rank, n, make, function(net)
+      return DDP(nn.SyncBatchNorm.convert_sync_batchnorm(net))
+    end, x, sgd)
+    assert(worst < 1e-5, worst)
+    assert(moth.allclose(nets[1][2].running_var, nets[2][2].running_var, 1e-4, 1e-6))
+    assert(moth.allclose(nets[1][2].running_mean, nets[2][2].running_mean, 1e-4, 1e-6))
+  end},
+  {"ZeroRedundancyOptimizer steps as the whole optimizer", function(rank, n)
+    moth.manual_seed(2)
+    local made = {}
+    local worst = compare(rank, n, mlp, DDP, moth.randn(N, 6), function(params)
+      local first = #made == 0
+      made[#made + 1] = first and optim.Adam(params, {lr = 1e-3})
+        or dist.optim.ZeroRedundancyOptimizer(params, optim.Adam, {lr = 1e-3})
+      return made[#made]
+    end)
+    assert(worst < 1e-5, worst)
+    local state = made[2]:state_dict()
+    assert(#state.partitions == n)
+    made[2]:load_state_dict(state)
+  end},
+  {"gradients accumulate without messages in no_sync", function(rank, n)
+    local net = DDP(nn.Linear(2, 1))
+    local x = moth.full({1, 2}, rank + 1)
+    net:no_sync(function() net(x):sum():backward() end)
+    assert(moth.equal(net.module.weight.grad, x))
+    net(x):sum():backward()
+    assert(moth.equal(net.module.weight.grad, moth.full({1, 2}, n + 1)))
+  end},
+  {"a parameter that no pass uses raises, or is left out on request", function(rank)
+    local Net = nn.class("Net", nn.Module)
+    function Net:init()
+      self.a, self.b, self.c = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+    end
+    function Net:forward(x, name) return self[name](x) end
+    local net = DDP(Net(), {find_unused_parameters = true})
+    net(moth.randn(4, 2), rank == 0 and "a" or "b"):sum():backward()
+    assert(net.module.a.weight.grad ~= nil and net.module.b.weight.grad ~= nil)
+    assert(net.module.c.weight.grad == nil)
+    net = DDP(Net())
+    local ok, problem = pcall(function() net(moth.randn(4, 2), "a"):sum():backward() end)
+    assert(not ok and tostring(problem):find "no gradient of b.weight", problem)
+  end},
+  {"the processes begin with the parameters and buffers of rank 0", function(rank, n)
+    moth.manual_seed(rank)
+    local net = DDP(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
+    local all = {}
+    dist.all_gather_object(all, net.module[1].weight:detach())
+    for i = 2, n do assert(moth.equal(all[i], all[1])) end
+    assert(net:state_dict()["module.0.weight"] ~= nil)
+  end},
+  {"DistributedSampler divides each epoch among the processes", function(_, n)
+    local sampler = moth.data.DistributedSampler(10)
+    local orders = {}
+    for epoch = 0, 1 do
+      sampler:set_epoch(epoch)
+      local all = {}
+      dist.all_gather_object(all, sampler:positions())
+      local seen, count = {}, 0
+      for _, positions in ipairs(all) do
+        for _, at in ipairs(positions:tolist()) do seen[tonumber(at)], count = true, count + 1 end
+      end
+      assert(#seen == 10 and count == math.ceil(10 / n) * n)
+      orders[#orders + 1] = moth.cat(all)
+    end
+    assert(not moth.equal(orders[1], orders[2]))
+  end},
+}
