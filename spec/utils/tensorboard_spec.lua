@@ -46,6 +46,41 @@ local function events(path)
   return list
 end
 
+ffi.cdef [[int moth_spec_uncompress(uint8_t *to, unsigned long *size, const char *from,
+  unsigned long n) __asm__("uncompress");]]
+
+-- The bytes of a PNG picture's pixels, and the number of its channels.
+local function decoded(text)
+  assert.equal("\137PNG\r\n\26\n", text:sub(1, 8))
+  local crc32 = require("moth.io.gzip").crc32
+  local function big(at)
+    local a, b, c, d = text:byte(at, at + 3)
+    return ((a * 256 + b) * 256 + c) * 256 + d
+  end
+  local at, chunks = 9, {}
+  while at < #text do
+    local size, name = big(at), text:sub(at + 4, at + 7)
+    chunks[name] = text:sub(at + 8, at + 7 + size)
+    assert.equal(crc32(name .. chunks[name]), big(at + 8 + size))
+    if name == "IHDR" then chunks.width, chunks.height = big(at + 8), big(at + 12) end
+    at = at + size + 12
+  end
+  local channels = ({[0] = 1, [2] = 3, [4] = 2, [6] = 4})[chunks.IHDR:byte(10)]
+  local stride = chunks.width * channels
+  local size = ffi.new("unsigned long[1]", (stride + 1) * chunks.height)
+  local raw = ffi.new("uint8_t[?]", size[0])
+  assert.equal(0, ffi.load("libz.so.1").moth_spec_uncompress(raw, size, chunks.IDAT, #chunks.IDAT))
+  local pixels, above = {}, {}
+  for y = 0, chunks.height - 1 do
+    assert.equal(2, raw[y * (stride + 1)])
+    for i = 1, stride do
+      above[i] = (raw[y * (stride + 1) + i] + (above[i] or 0)) % 256
+      pixels[#pixels + 1] = above[i]
+    end
+  end
+  return pixels, channels
+end
+
 -- ---- values ----
 
 local REAL = {} -- the golden file's numbers that only the generator knows
@@ -214,6 +249,23 @@ describe("SummaryWriter", function()
     assert.same({640, 400, 640, 800}, {one.width, one.height, two.width, two.height})
   end)
 
+  it("writes pictures with boxes and labels", function()
+    local path = written(function(writer)
+      writer:add_image_with_boxes {"b", moth.zeros(3, 40, 60), moth.tensor {{10, 20, 30, 35}},
+                                   rescale = 2, labels = {"cat"}}
+    end)
+    local image = events(path)[2].summary.value[1].image
+    assert.same({80, 120, 3}, {image.height, image.width, image.colorspace})
+    local pixels = decoded(image.encoded_image_string)
+    local function at(x, y)
+      local first = (y * 120 + x) * 3 + 1
+      return {unpack(pixels, first, first + 2)}
+    end
+    assert.same({255, 0, 0}, at(40, 40)) -- the upper edge
+    assert.same({255, 0, 0}, at(20, 60)) -- the left edge
+    assert.same({0, 0, 0}, at(40, 60))
+  end)
+
   it("writes vectors with labels for the projector", function()
     local _, folder = written(function(writer)
       writer:add_embedding(moth.tensor {{1, 2.5}, {3, 4}}, {{"a\tb", 1}, {"c", 2}},
@@ -251,6 +303,9 @@ describe("SummaryWriter", function()
       "bad argument 'model' to 'add_graph'")
     assert.has_error_like(function() writer:add_figure("a", moth.ones(1)) end,
       "bad argument 'figure' to 'add_figure'")
+    assert.has_error_like(function()
+      writer:add_image_with_boxes("a", moth.zeros(3, 4, 4), moth.ones(2, 3))
+    end, "bad argument 'box_tensor' to 'add_image_with_boxes'")
     assert.has_error_like(function() writer:add_embedding(moth.ones(2, 2), {"a"}) end,
       "bad argument 'metadata' to 'add_embedding'")
     writer:close()
@@ -262,41 +317,6 @@ describe("SummaryWriter", function()
 end)
 
 -- ---- pictures ----
-
-ffi.cdef [[int moth_spec_uncompress(uint8_t *to, unsigned long *size, const char *from,
-  unsigned long n) __asm__("uncompress");]]
-
--- The bytes of a PNG picture's pixels, and the number of its channels.
-local function decoded(text)
-  assert.equal("\137PNG\r\n\26\n", text:sub(1, 8))
-  local crc32 = require("moth.io.gzip").crc32
-  local function big(at)
-    local a, b, c, d = text:byte(at, at + 3)
-    return ((a * 256 + b) * 256 + c) * 256 + d
-  end
-  local at, chunks = 9, {}
-  while at < #text do
-    local size, name = big(at), text:sub(at + 4, at + 7)
-    chunks[name] = text:sub(at + 8, at + 7 + size)
-    assert.equal(crc32(name .. chunks[name]), big(at + 8 + size))
-    if name == "IHDR" then chunks.width, chunks.height = big(at + 8), big(at + 12) end
-    at = at + size + 12
-  end
-  local channels = ({[0] = 1, [2] = 3, [4] = 2, [6] = 4})[chunks.IHDR:byte(10)]
-  local stride = chunks.width * channels
-  local size = ffi.new("unsigned long[1]", (stride + 1) * chunks.height)
-  local raw = ffi.new("uint8_t[?]", size[0])
-  assert.equal(0, ffi.load("libz.so.1").moth_spec_uncompress(raw, size, chunks.IDAT, #chunks.IDAT))
-  local pixels, above = {}, {}
-  for y = 0, chunks.height - 1 do
-    assert.equal(2, raw[y * (stride + 1)])
-    for i = 1, stride do
-      above[i] = (raw[y * (stride + 1) + i] + (above[i] or 0)) % 256
-      pixels[#pixels + 1] = above[i]
-    end
-  end
-  return pixels, channels
-end
 
 local function picture(x, format)
   local path = written(function(writer)

@@ -228,7 +228,8 @@ end
 define.takes(Logger.add_histogram, parse_histogram)
 
 -- What text cannot hold is ignored.
-for _, name in ipairs {"add_image", "add_images", "add_audio", "add_figure", "add_graph",
+for _, name in ipairs {"add_image", "add_images", "add_image_with_boxes",
+  "add_audio", "add_figure", "add_graph",
   "add_embedding", "add_pr_curve", "add_pr_curve_raw", "add_histogram_raw",
   "add_custom_scalars"} do
   Logger[name] = function() end

@@ -62,13 +62,53 @@ picture.pixels = scope.inside(function(x, format, fname)
   return three_channels(x):contiguous()
 end)
 
---- The message of a picture.
-function picture.of(x, format, fname)
-  local pixels = picture.pixels(x, format, fname)
+local function message(pixels, fname)
   local h, w, c = unpack(pixels.shape)
   local text = require("moth.io.png").encode(pixels, fname)
   pixels:free()
   return {height = h, width = w, colorspace = c, encoded_image_string = text}
+end
+
+--- The message of a picture.
+function picture.of(x, format, fname)
+  return (message(picture.pixels(x, format, fname), fname))
+end
+
+local RED, WHITE, SIZE = {255, 0, 0}, {255, 255, 255}, 11
+
+-- The shapes of a box and its label, for plot/raster.lua. pixel: the size of a pixel of the result.
+local function add_box(shapes, box, label, pixel)
+  local x1, y1, x2, y2 = unpack(box)
+  shapes[#shapes + 1] = {"line", {x1, y1, x2, y1, x2, y2, x1, y2, x1, y1}, RED, 2 * pixel}
+  if not label then return end
+  local size = SIZE * pixel
+  local width, height = require("moth.plot.font").width(label, size) + 6 * pixel, size + 4 * pixel
+  local top = y1 >= height and y1 - height or y1
+  shapes[#shapes + 1] = {"rect", x1 - pixel, top, width, height, RED, 1}
+  shapes[#shapes + 1] = {"text", x1 + 2 * pixel, top + size, label, size, "start", false, WHITE}
+end
+
+--- The message of a picture with red boxes.
+-- @param boxes   (N, 4): left, top, right, bottom, in pixels from 0 on
+-- @param labels  a list of N texts; nil: none
+-- @param scale   size of the result
+function picture.with_boxes(x, boxes, labels, scale, format, fname)
+  if boxes:dim() ~= 2 or boxes:size(2) ~= 4 then
+    errors.argument(fname, "box_tensor", "boxes (N, 4) are needed, got " .. errors.describe(boxes),
+      "E_SHAPE")
+  end
+  if labels and #labels ~= boxes:size(1) then
+    errors.argument(fname, "labels", ("%d labels for %d boxes"):format(#labels, boxes:size(1)),
+      "E_SHAPE")
+  end
+  local pixels = picture.pixels(x, format, fname)
+  if pixels:size(3) ~= 3 then pixels = pixels:narrow(3, 1, 3):contiguous() end
+  local h, w = pixels:size(1), pixels:size(2)
+  local shapes = {{"image", 0, 0, w, h, pixels}}
+  for i, box in ipairs(boxes:detach():cpu():double():tolist()) do
+    add_box(shapes, box, labels and tostring(labels[i]), 1 / scale)
+  end
+  return (message(require("moth.plot.raster").pixels(shapes, w, h, scale), fname))
 end
 
 return picture

@@ -270,6 +270,32 @@ function SummaryWriter:add_images(...)
 end
 define.takes(SummaryWriter.add_images, parse_images)
 
+local parse_boxes = define.signature("add_image_with_boxes", {
+  TAG, {"tensor", "img_tensor", "floats from 0 to 1, or uint8"},
+  {"tensor", "box_tensor", "(N, 4): left, top, right, bottom in pixels, from 0 on"}, STEP, TIME,
+  {"float", "rescale", "size of the written picture", default = 1,
+   bounds = {0, 64}},
+  {"string", "dataformats", "the dimensions: a permutation of CHW or HW", default = "CHW"},
+  {"any", "labels", "a list of a text for each box", optional = true},
+})
+
+--- Adds a picture with red boxes, such as found objects.
+-- @param tag          name of the series
+-- @param img_tensor   floats from 0 to 1, or uint8, of 1 or 3 channels
+-- @param box_tensor   (N, 4): left, top, right, bottom in pixels, from 0 on
+-- @param global_step  step of the training
+-- @param walltime     seconds since 1970 (default: now)
+-- @param rescale      size of the written picture (default 1)
+-- @param dataformats  the dimensions: "CHW" (default), "HWC" or "HW"
+-- @param labels       a list of a text for each box
+function SummaryWriter:add_image_with_boxes(...)
+  local tag, x, boxes, step, walltime, rescale, format, labels = parse_boxes(...)
+  local picture = require "moth.utils.tensorboard.picture"
+  add_value(self, {tag = tag, image = picture.with_boxes(x, boxes, labels, rescale, format,
+    "add_image_with_boxes")}, step, walltime)
+end
+define.takes(SummaryWriter.add_image_with_boxes, parse_boxes)
+
 local parse_audio = define.signature("add_audio", {
   TAG, {"tensor", "snd_tensor", "samples from -1 to 1, (L) or (1, L)"}, STEP,
   {"int", "sample_rate", "samples per second", default = 44100}, TIME,
