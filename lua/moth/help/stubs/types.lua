@@ -110,7 +110,8 @@ local function run(code, fn)
   if not chunk then return {n = 0} end
   names.fn = fn
   local function packed(fine, ...) return {n = fine and select("#", ...) or 0, ...} end
-  return packed(pcall(setfenv(chunk, names)))
+  -- without drawing the initial values of layers: the models of moth.models have many
+  return packed(pcall(require("moth.nn.initialization").skip, setfenv(chunk, names)))
 end
 
 local function types_of(values)
