@@ -35,7 +35,7 @@ int64_t sf_writef_double(moth_sf_file *file, const void *at, int64_t frames);
 ]]
 
 local READ, WRITE, SET_CLIPPING = 0x10, 0x20, 0x10C0
-local BLOCK = 2 ^ 16 -- frames
+local BLOCK = 2 ^ 20 -- samples of all channels
 
 local loaded
 
@@ -106,8 +106,9 @@ end
 -- Reads up to n frames in blocks. Returns a list of tensors.
 local function read_blocks(library, file, info, name, dtype, n)
   local blocks, read = {}, library[name]
+  local most = math.max(math.floor(BLOCK / info.channels), 1)
   while n > 0 do
-    local size = math.min(n, BLOCK)
+    local size = math.min(n, most)
     local x, at = block_of(dtype, size, info.channels)
     local got = tonumber(read(file, at, size))
     if got <= 0 then break end

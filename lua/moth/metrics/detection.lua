@@ -23,7 +23,7 @@ local MeanAveragePrecision = class(NAME, Metric)
 MeanAveragePrecision.higher_is_better = true
 
 local NUMBERS = "a list of numbers"
-MeanAveragePrecision.signature = define.signature(NAME, {
+local ROWS = {
   {"enum", "box_format", "boxes are corners, a corner with width and height, or a centre with "
     .. "these", choices = {"xyxy", "xywh", "cxcywh"}},
   {"enum", "iou_type", "compare boxes or masks?", choices = {"bbox", "segm"}},
@@ -33,7 +33,8 @@ MeanAveragePrecision.signature = define.signature(NAME, {
     .. "100", optional = true},
   {"bool", "class_metrics", "also compute the values of each class?", default = false},
   {"enum", "average", "\"micro\": all classes together", choices = {"macro", "micro"}},
-})
+}
+MeanAveragePrecision.signature = define.signature(NAME, ROWS)
 
 local LISTS = {"detection_box", "detection_mask", "detection_scores", "detection_labels",
                "groundtruth_box", "groundtruth_mask", "groundtruth_labels", "groundtruth_crowds",
@@ -247,4 +248,4 @@ function MeanAveragePrecision:compute()
   return out
 end
 
-return {MeanAveragePrecision = MeanAveragePrecision}
+return {MeanAveragePrecision = MeanAveragePrecision, rows = ROWS}

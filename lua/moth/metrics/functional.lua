@@ -152,4 +152,12 @@ of_class("bleu_score", "BLEUScore", "The n-grams of translations that are in the
   {"map", "preds", "a list of sentences"},
   {"map", "target", "a list of references for each, or lists of them"})
 
+of_class("mean_average_precision", "MeanAveragePrecision", "The mean average precision and recall "
+  .. "of detections (COCO): a table, see moth.metrics.MeanAveragePrecision.",
+  require("moth.metrics.detection").rows,
+  "{{boxes = moth.tensor{{1, 1, 5, 5}}, scores = moth.ones(1), labels = moth.ones(1):long()}}, "
+    .. "{{boxes = moth.tensor{{1, 1, 5, 6}}, labels = moth.ones(1):long()}}",
+  {"map", "preds", "for each image {boxes =, scores =, labels =}"},
+  {"map", "target", "for each image {boxes =, labels =}"})
+
 return functional
