@@ -21,16 +21,22 @@ local function quoted_all(words)
   return table.concat(list, " ")
 end
 
--- Runs only if it is named: its programs and the packages that they need are many.
-local HOSTS = "%f[^/%z]spec/hosts$"
+-- These folders run only if they are named: they need programs of other packages.
+local NAMED = {"%f[^/%z]spec/hosts$", "%f[^/%z]spec/distributed$"}
 
---- The spec files at these paths: files as they are; the files of folders, sorted. The folder
--- spec/hosts is left out unless it is named.
+local function runs_if_named(path)
+  for _, pattern in ipairs(NAMED) do
+    if path:find(pattern) then return true end
+  end
+end
+
+--- The spec files at these paths: files as they are; the files of folders, sorted. The folders
+-- spec/hosts and spec/distributed are left out unless they are named.
 function jobs.files(paths)
   local list, known = {}, {}
   local function add(path, named)
     if lfs.attributes(path, "mode") == "directory" then
-      if not named and path:find(HOSTS) then return end
+      if not named and runs_if_named(path) then return end
       local names = {}
       for name in lfs.dir(path) do
         if name:sub(1, 1) ~= "." then names[#names + 1] = path:gsub("/$", "") .. "/" .. name end

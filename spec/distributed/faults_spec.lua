@@ -1,0 +1,108 @@
+-- Processes that fail: what the others do, and when.
+
+local ranks = require "spec.support.ranks"
+
+local function script(text)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+-- Runs a script in n processes. Returns what it printed, and seconds.
+local function run(program, n, text)
+  local path, began = script(text), os.time()
+  local output = ranks.output(program, n, path, 40)
+  os.remove(path)
+  return output, os.time() - began
+end
+
+local BEGIN = [[
+local moth = require "moth"
+local dist = moth.distributed
+dist.init_process_group{timeout = 20}
+local rank = dist.get_rank()
+dist.barrier()
+]]
+
+describe("moth.distributed", function()
+  local launchers = ranks.launchers()
+  if #launchers == 0 then
+    pending "needs an MPI: apt-get install openmpi-bin mpich"
+    return
+  end
+
+  for _, launcher in ipairs(launchers) do
+    local name, program = launcher[1], launcher[2]
+
+    it("under " .. name .. ", an error of one process ends all, with its message", function()
+      local output = run(program, 3, BEGIN .. [[
+        if rank == 1 then error "the data are missing" end
+        dist.all_reduce(moth.ones(4))]])
+      assert.truthy(output:find("the data are missing", 1, true))
+      assert.truthy(output:find("moth: rank 1 has failed: all processes end", 1, true))
+      assert.falsy(output:find("no result after", 1, true))
+    end)
+
+    it("under " .. name .. ", a killed process ends all", function()
+      local output, seconds = run(program, 3, BEGIN .. [[
+        if rank == 1 then os.execute("kill -9 $PPID") end
+        dist.all_reduce(moth.ones(4))
+        print "not reached"]])
+      assert.falsy(output:find("not reached", 1, true))
+      assert.is_true(seconds < 15)
+    end)
+
+    it("under " .. name .. ", a process that does nothing is named after the timeout", function()
+      local output = run(program, 3, [[
+        local moth = require "moth"
+        local dist = moth.distributed
+        dist.init_process_group{timeout = 1}
+        if dist.get_rank() == 2 then os.execute "sleep 30" end
+        dist.all_reduce(moth.ones(4))]])
+      assert.truthy(output:find("all_reduce: no result after 1 s; rank 2 does not answer", 1, true))
+    end)
+  end
+
+  it("says what to install if there is no MPI", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local path = script 'require("moth").distributed.init_process_group()'
+    local pipe = io.popen(("MOTH_MPI=/nonexistent.so %s %s 2>&1"):format(launcher.program, path))
+    local output = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    assert.truthy(output:find("init_process_group", 1, true))
+    assert.truthy(output:find("/nonexistent.so", 1, true))
+  end)
+
+  it("runs in one process without a launcher", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local path = script [[
+      local dist = require("moth").distributed
+      dist.init_process_group()
+      io.write(dist.get_rank(), " of ", dist.get_world_size())]]
+    local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s %s 2>&1")
+      :format(launcher.program, path))
+    local output = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    assert.are.equal("0 of 1", output)
+  end)
+
+  it("./moth run starts the processes", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local path = script [[
+      local dist = require("moth").distributed
+      dist.init_process_group()
+      local list = {}
+      dist.all_gather_object(list, arg[1] .. dist.get_rank())
+      if dist.get_rank() == 0 then print(table.concat(list, " ")) end]]
+    local pipe = io.popen(("%s run -n 2 --mpirun %s %s 'a b' 2>&1"):format(launcher.program,
+      launchers[1][2], path))
+    local output = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    assert.are.equal("a b0 a b1\n", output)
+  end)
+end)
