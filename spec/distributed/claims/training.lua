@@ -110,7 +110,7 @@ return {
   {"a parameter that no pass uses raises, or is left out on request", function(rank)
     local Net = nn.class("Net", nn.Module)
     function Net:init()
-      self.a, self.b, self.c = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+      for _, name in ipairs {"a", "b", "c"} do self[name] = nn.Linear(2, 2) end
     end
     function Net:forward(x, name) return self[name](x) end
     local net = DDP(Net(), {find_unused_parameters = true})
