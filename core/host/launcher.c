@@ -426,7 +426,8 @@ static int run_lines(lua_State *L, int argc, char **argv) {
 
 static bool is_command(const char *word) {
   static const char *const commands[] = {"test", "bench",  "docs",    "doctor", "help",     "run",
-                                         "-h",   "--help", "version", "-v",     "--version"};
+                                         "-h",   "--help", "version", "-v",     "--version",
+                                         "jupyter"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
     if (strcmp(word, commands[i]) == 0) return true;
   }

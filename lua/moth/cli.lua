@@ -24,6 +24,7 @@ moth doctor                 prints what Moth found on this machine and what is m
 moth help NAME              prints the help on a name: ./moth help nn.Conv2d
 moth docs FOLDER            writes the reference as Markdown (--site: a site, by MkDocs;
                             --stubs: annotation files for editors)
+moth jupyter install        makes Moth a kernel of Jupyter
 moth version
 
 MOTH_JIT=off                runs everything without LuaJIT's compiler
@@ -176,6 +177,7 @@ local commands = {
   docs = docs,
   test = test,
   bench = bench,
+  jupyter = function(words) require("moth.jupyter").main(words, cli.launcher().program) end,
   doctor = function() os.exit(require("moth.doctor").main() and 0 or 1) end,
   help = help,
   version = function()
