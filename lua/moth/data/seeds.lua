@@ -2,9 +2,10 @@
 -- seed of the pass and the number of the batch: datasets draw the same numbers for any number of
 -- workers, also without workers, and after a resume.
 
-local calls = require "moth.binding.calls"
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
+
+lib.declare "seeds"
 
 local seeds = {}
 
@@ -16,10 +17,17 @@ function seeds.mixed(a, b)
   return tonumber(bit.rshift(bit.bxor(x, bit.rshift(x, 31)), 11))
 end
 
-local function restored(state, before, fine, ...)
-  local moth = require "moth"
-  moth.no_grad(state.copy_, state, before)
-  before:free()
+local state = ffi.new("uint64_t[2]")
+
+-- Sets the state of the default generator. Returns the old one.
+local function swap(seed, offset)
+  state[0], state[1] = seed, offset
+  lib.check(lib.C.moth_generator_swap(lib.ctx, state), "DataLoader")
+  return state[0], state[1]
+end
+
+local function restored(seed, offset, fine, ...)
+  swap(seed, offset)
   if not fine then error((...), 0) end
   return ...
 end
@@ -27,10 +35,8 @@ end
 --- Calls f(...) with the default generator at a seed; restores the generator's state, also after an
 -- error. Returns the results of f.
 function seeds.within(seed, f, ...)
-  local state = calls.state_of(require("moth").default_generator)
-  local before = require("moth.autograd").no_grad(state.clone, state)
-  lib.C.moth_seed(lib.ctx, seed)
-  return restored(state, before, pcall(f, ...))
+  local before, offset = swap(seed, 0)
+  return restored(before, offset, pcall(f, ...))
 end
 
 return seeds

@@ -82,12 +82,15 @@ RandomCrop.signature = define.signature("RandomCrop", {
 function RandomCrop:init(size, padding, pad_if_needed, fill, padding_mode)
   self.size, self.pad_if_needed, self.padding_mode = pair(self, size), pad_if_needed, padding_mode
   self.fill = fills.checked("RandomCrop", fill)
-  if padding then self.padding = {geometry.borders("RandomCrop", padding)} end
+  if padding then
+    local left, right, top, bottom = geometry.borders("RandomCrop", padding)
+    self.padding = {left, top, right, bottom}
+  end
 end
 
 function RandomCrop:make_params(parts)
   local height, width = Transform.size_of(parts)
-  local left, right, top, bottom = unpack(self.padding or {0, 0, 0, 0})
+  local left, top, right, bottom = unpack(self.padding or {0, 0, 0, 0})
   local wanted_h, wanted_w = self.size[1], self.size[2]
   height, width = height + top + bottom, width + left + right
   if self.pad_if_needed then

@@ -155,6 +155,10 @@ local function pass_on(...) return ... end
 
 function Transform:__call(...) return pass_on(self:forward(...)) end
 
+--- A data.source of the transform, for the workers of a DataLoader: a dataset's `worker` passes it
+-- as an argument, and the source is called as the transform: source(sample).
+function Transform:worker() return (require("moth.transforms.rebuild").source(self)) end
+
 -- ---- sizes of a sample ----
 
 --- Height, width and channels of the sample; raises if its parts have different sizes.
