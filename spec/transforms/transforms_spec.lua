@@ -156,8 +156,8 @@ describe("random transforms", function()
         and p.left + p.width <= 400)
       area, ratio = area + a / n, ratio + math.log(r) / n
     end
-    assert.is_true(math.abs(area - 0.53) < 0.02, area)
-    assert.is_true(math.abs(ratio) < 0.02, ratio)
+    assert.is_true(math.abs(area - 0.432) < 0.02, area) -- torchvision's means
+    assert.is_true(math.abs(ratio - 0.029) < 0.02, ratio)
     local wide = t:make_params{{kind = "image", value = bytes(3, 10, 400)}}
     assert.equal(13, wide.width) -- no window fits: the middle
     assert.equal(10, wide.height)
@@ -289,18 +289,14 @@ describe("the layout of a picture", function()
   end)
 
   it("may have gradients", function()
-    local x = moth.rand(2, 9, 7):requires_grad_()
+    local x = moth.rand(3, 9, 7):requires_grad_()
     for _, f in ipairs {function(v) return F.resize(v, {4, 5}) end,
                         function(v) return F.rotate(v, 20, "bilinear") end,
                         function(v) return F.adjust_contrast(v, 1.2) end,
                         function(v) return F.normalize(v, {0.5}, {0.2}) end} do
-      local input = f == nil and x or x
-      local ok = pcall(f, input) -- 2 channels: adjust_contrast refuses
-      if ok then
-        f(input):sum():backward()
-        assert.is_true(input.grad:abs():sum():item() > 0)
-        input.grad = nil
-      end
+      f(x):mul(moth.rand(1)):sum():backward()
+      assert.is_true(x.grad:abs():sum():item() > 0)
+      x.grad = nil
     end
     local plain = x:detach()
     assert.is_true((F.resize(x, {4, 5}) - F.resize(plain, {4, 5})):abs():max():item() < 1e-6)
@@ -318,7 +314,7 @@ describe("in a DataLoader", function()
   end
 
   local function loader(workers, shuffle)
-    return data.DataLoader(pictures.Pictures(13, pictures.all()), {batch_size = 4,
+    return data.DataLoader(pictures.Pictures(8, pictures.all()), {batch_size = 3,
       shuffle = shuffle, num_workers = workers})
   end
 
@@ -391,7 +387,7 @@ describe("in a DataLoader", function()
     local x = bytes(3, 12, 14)
     local list = pictures.all().transforms
     for _, t in ipairs {T.Resize({5, 6}), T.Resize{max_size = 9}, T.GaussianNoise(), T.RGB(),
-                        T.RandomZoomOut(), T.ScaleJitter({9, 9}), T.ElasticTransform(),
+                        T.RandomZoomOut(), T.ScaleJitter({9, 9}), T.ElasticTransform(9, 1),
                         T.RandomPosterize(3, 1), T.RandomCrop{5, padding = {1, 2, 3, 4}},
                         T.Pad{2, fill = {image = 3, mask = 1}}} do list[#list + 1] = t end
     for _, t in ipairs(list) do
@@ -409,7 +405,7 @@ describe("errors of transforms", function()
     for want, f in pairs {
       ["bad argument 'p' to 'RandomHorizontalFlip' %(a probability from 0 to 1 is needed, got 2%)"] =
         function() T.RandomHorizontalFlip(2) end,
-      ["bad argument 'std' to 'normalize' %(is 0"] = function() T.Normalize({0}, {0}) end,
+      ["bad argument 'std' to 'Normalize' %(is 0"] = function() T.Normalize({0}, {0}) end,
       ["bad argument 'inpt' to 'normalize' %(a floating%-point picture is needed"] = function()
         F.normalize(bytes(3, 2, 2), {0}, {1})
       end,
