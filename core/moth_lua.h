@@ -200,11 +200,6 @@ enum {
 };
 int32_t moth_cudnn(moth_ctx *ctx, int32_t what, int32_t on); /* -1: no change. Returns the old */
 
-/* ---- cdef continues: seeds ---- */
-
-/* Exchanges the state of the default generator: {seed, offset}. */
-int32_t moth_generator_swap(moth_ctx *ctx, uint64_t state[2]);
-
 /* ---- cdef continues: sparse ---- */
 
 /* Sparse tensors: some rows of a tensor whose other rows are 0. Ops do not accept them. rows: i64

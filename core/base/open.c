@@ -218,20 +218,6 @@ int32_t moth_seed(moth_ctx *ctx, uint64_t seed) {
   return MOTH_OK;
 }
 
-int32_t moth_generator_swap(moth_ctx *ctx, uint64_t state[2]) {
-  MOTH_NEED(ctx, state, MOTH_E_ARG);
-  uint64_t old[2];
-  if (ctx->closed) return moth_fail_closed(ctx);
-  if (MOTH_NOTICE(ctx, READ, .what = "the generator is seeded")) return ctx->error.code;
-  MOTH_NOTICE(ctx, OTHER);
-  const moth_tensor *own = moth_generator_own(ctx);
-  memcpy(old, moth_at(own), sizeof old);
-  memcpy(moth_at(own), state, sizeof old);
-  memcpy(state, old, sizeof old);
-  moth_storage_bump(own->storage);
-  return MOTH_OK;
-}
-
 int32_t moth_generator(moth_ctx *ctx, moth_handle *out) {
   MOTH_NEED(ctx, out, MOTH_E_ARG);
   if (ctx->closed) return moth_fail_closed(ctx);

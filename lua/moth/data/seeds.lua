@@ -4,8 +4,7 @@
 
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
-
-lib.declare "seeds"
+local ops = require("moth.binding.bind").ops
 
 local seeds = {}
 
@@ -17,17 +16,11 @@ function seeds.mixed(a, b)
   return tonumber(bit.rshift(bit.bxor(x, bit.rshift(x, 31)), 11))
 end
 
-local state = ffi.new("uint64_t[2]")
+local state -- of the default generator, which exists as long as the Lua state
 
--- Sets the state of the default generator. Returns the old one.
-local function swap(seed, offset)
-  state[0], state[1] = seed, offset
-  lib.check(lib.C.moth_generator_swap(lib.ctx, state), "DataLoader")
-  return state[0], state[1]
-end
-
-local function restored(seed, offset, fine, ...)
-  swap(seed, offset)
+local function restored(before, fine, ...)
+  ops.copy_(state, before)
+  before:free()
   if not fine then error((...), 0) end
   return ...
 end
@@ -35,8 +28,10 @@ end
 --- Calls f(...) with the default generator at a seed; restores the generator's state, also after an
 -- error. Returns the results of f.
 function seeds.within(seed, f, ...)
-  local before, offset = swap(seed, 0)
-  return restored(before, offset, pcall(f, ...))
+  state = state or require("moth").default_generator.state
+  local before = ops.clone(state)
+  lib.C.moth_seed(lib.ctx, seed)
+  return restored(before, pcall(f, ...))
 end
 
 return seeds
