@@ -377,10 +377,10 @@ describe("in a DataLoader", function()
   it("a transform without a name for workers is refused", function()
     local set = pictures.Pictures(4, T.Compose{function(x) return x end})
     assert.error_matches(function() data.DataLoader(set, {num_workers = 1}) end,
-      "a function cannot be sent to a worker")
+      "Compose cannot be sent to a worker, because it has a function")
     set.transform = T.Lambda(function(x) return x end)
     assert.error_matches(function() data.DataLoader(set, {num_workers = 1}) end,
-      "Lambda: the function lambd cannot be sent to a worker")
+      "Lambda cannot be sent to a worker, because it has a function")
   end)
 
   it("each built-in transform is the same after it was sent", function()
