@@ -276,7 +276,7 @@ end
 -- their classes have the same forward functions. The calls are unrolled: LuaJIT compiles them into
 -- the caller's trace, while a loop over modules of different classes would leave the trace. A
 -- Linear or a BatchNorm is fused with the ReLU after it.
-local function straight(known, passes, classes)
+local function straight(known, passes, classes, lists)
   local names, run, same = {}, {}, {}
   local relus = {} -- functions that run a module and the ReLU after it
   local done = false -- true if the call before has already applied the ReLU
@@ -293,24 +293,26 @@ local function straight(known, passes, classes)
   for i = 1, #classes, 2 do
     same[#same + 1] = ("classes[%d].forward == classes[%d]"):format(i, i + 1)
   end
+  if #lists > 0 then same[#same + 1] = "same_lists(lists)" end
   local head = #known > 0 and "local " .. table.concat(names, ", ") .. " = ...\n" or ""
-  local text = "local rawequal, free, ctx, relus, unpack, known, classes = ...\n"
+  local text = "local rawequal, free, ctx, relus, unpack, known, classes, same_lists, lists "
+    .. "= ...\n"
     .. head:gsub("%.%.%.", "unpack(known)")
     .. "return function(x)\n  local y, ours = nil, false\n" .. table.concat(run, "\n")
     .. "\n  return x\nend, function(self) return "
     .. (#known > 0 and table.concat(same, " and ") or "true") .. " end"
   return assert(loadstring(text, "=[moth.nn.Sequential]"))(rawequal, C.moth_free, ctx,
-    relus, unpack, known, classes)
+    relus, unpack, known, classes, sight.same_lists, lists)
 end
 
 local MOST = 50 -- unrolled modules; each needs one of at most 60 upvalues; a loop runs longer lists
 
-local function same_loop(known, classes)
+local function same_loop(known, classes, lists)
   return function(self)
     for i = 1, #known do
       if not rawequal(self[i], known[i]) then return false end
     end
-    return sight.as_met(classes)
+    return sight.as_met(classes) and sight.same_lists(lists)
   end
 end
 
@@ -334,10 +336,10 @@ local function plan(self, store)
     known[i] = self[i]
     passes[i] = sight.passes(self[i]) or false
   end
-  local classes = sight.classes(known)
+  local classes, lists = sight.classes(known), sight.lists(known)
   store.length, store.seen = #self, sight.changes
-  store.passes, store.run, store.same = passes, nil, same_loop(known, classes)
-  if #self <= MOST then store.run, store.same = straight(known, passes, classes) end
+  store.passes, store.run, store.same = passes, nil, same_loop(known, classes, lists)
+  if #self <= MOST then store.run, store.same = straight(known, passes, classes, lists) end
 end
 
 function Sequential:forward(input)
@@ -351,6 +353,7 @@ function Sequential:forward(input)
 end
 
 named.as_given(Sequential.forward)
+Module.passing[Sequential.forward] = true
 
 -- ---- ModuleDict ----
 

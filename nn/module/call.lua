@@ -264,11 +264,45 @@ return function(Module, STORE)
   end
   sight.as_met = as_met
 
+  local function note_lists(lists, module, seen)
+    if seen[module] then return end
+    seen[module] = true
+    if module[STORE].names then
+      lists[#lists + 1], lists[#lists + 2] = module, #module
+      for i = 1, #module do lists[#lists + 1] = rawget(module, i) end
+    end
+    for _, child in ipairs(module:_children()) do note_lists(lists, child[2], seen) end
+  end
+
+  --- Lists the Sequentials and ModuleLists in some modules, each followed by its length and its
+  -- elements: an assignment to an element, list[i] = module, is raw and seen by no one.
+  function sight.lists(modules)
+    local lists, seen = {}, {}
+    for _, module in ipairs(modules) do note_lists(lists, module, seen) end
+    return lists
+  end
+
+  -- Returns true if the lists have the recorded elements.
+  local function same_lists(lists)
+    local at, last = 1, #lists
+    while at < last do
+      local list, n = lists[at], lists[at + 1]
+      if #list ~= n then return false end
+      for i = 1, n do
+        if not rawequal(rawget(list, i), lists[at + 1 + i]) then return false end
+      end
+      at = at + 2 + n
+    end
+    return true
+  end
+  sight.same_lists = same_lists
+
   -- Returns true if all submodules qualify and each field that the forward reads holds a module.
   local function closed(module)
     local store = module[STORE]
-    if store.looked ~= sight.changes or not as_met(store.classes) then
-      store.classes = sight.classes {module}
+    if store.looked ~= sight.changes or not as_met(store.classes)
+       or not same_lists(store.lists) then
+      store.classes, store.lists = sight.classes {module}, sight.lists {module}
       store.looked, store.closed = sight.changes, true
       local fields = passing[class.written(module.forward)]
       for i = 1, type(fields) == "table" and #fields or 0 do
@@ -283,7 +317,8 @@ return function(Module, STORE)
 
   --- Returns true if only a module's caller sees its inputs, outputs and intermediate results. The
   -- result is valid until sight.changes increases (hooks, forwards of single modules, replaced
-  -- modules), and while sight.as_met(sight.classes {module}) is true.
+  -- modules), and while sight.as_met(sight.classes {module}) and sight.same_lists(sight.lists
+  -- {module}) are true.
   function sight.passes(module)
     return passing[class.written(module.forward)] and not module[STORE].hooks and not has_global()
       and getmetatable(module).__call == call and closed(module) or false

@@ -108,6 +108,51 @@ describe("Sequential", function()
     end
   end)
 
+  it("frees no tensors that a module stores, if it replaced one of a nested list", function()
+    local kept = {}
+    local Keep = nn.class("Keep", nn.Module)
+    function Keep:forward(x) -- luacheck: no unused args
+      kept[#kept + 1] = x
+      local y = x * 2
+      kept[#kept + 1] = y
+      return y
+    end
+    local inner = nn.Sequential(nn.Tanh(), nn.Tanh())
+    local block = moth.models.DoubleConv(1, 1)
+    block.double_conv = nn.Sequential(nn.Tanh(), nn.Tanh())
+    local x = moth.ones(2)
+    for _, case in ipairs {{inner, nn.Sequential(nn.Tanh(), nn.Sequential(inner), nn.Tanh())},
+                           {block.double_conv, nn.Sequential(nn.Tanh(), block, nn.Tanh())}} do
+      local list, net = case[1], case[2]
+      net(x)
+      list[2] = Keep() -- a raw assignment
+      net(x)
+      assert.close(2 * kept[#kept - 1]:sum():item(), kept[#kept]:sum():item())
+      list[2] = nn.Tanh()
+      net(x)
+      list:append(Keep())
+      net(x)
+      assert.close(2 * kept[#kept - 1]:sum():item(), kept[#kept]:sum():item())
+    end
+    assert.equal(8, #kept)
+  end)
+
+  it("frees intermediate results of nested lists before the next collection", function()
+    local function block() return nn.Sequential(nn.Tanh(), nn.Sequential(nn.Tanh(), nn.Tanh())) end
+    local net, x = nn.Sequential(), moth.ones(2 ^ 16)
+    for _ = 1, 6 do net:append(block()) end
+    moth.no_grad(function()
+      net(x)
+      collectgarbage()
+      collectgarbage "stop"
+      moth.reset_peak_memory()
+      local before = moth.memory().live_bytes
+      net(x)
+      assert.is_true(moth.memory().peak_bytes - before <= 3 * 2 ^ 18)
+      collectgarbage "restart"
+    end)
+  end)
+
   it("returns a range of its modules as a Sequential", function()
     local net, x = nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 3)), moth.randn(2, 2)
     assert.is_true(net(x):equal(net[{2, 3}](net[{1, 1}](x))))

@@ -118,6 +118,8 @@ end
 
 function Attention:forward(x, mask) return (self.output(self.self(x, mask), x)) end
 
+Attention.forward = scoped(Attention.forward, {"self", "output"})
+
 local Intermediate = class("BertIntermediate", Module)
 
 function Intermediate:init(c) self.dense = nn.Linear(c.hidden_size, c.intermediate_size) end
@@ -144,6 +146,8 @@ function BertLayer:forward(x, mask)
   x = self.attention(x, mask)
   return (self.output(self.intermediate(x), x))
 end
+
+BertLayer.forward = scoped(BertLayer.forward, {"attention", "intermediate", "output"})
 
 local Encoder = class("BertEncoder", Module)
 

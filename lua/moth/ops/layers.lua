@@ -33,6 +33,7 @@ local function simple(name, doc_rows, forward)
     return table.concat(parts, ", ")
   end
   Layer.forward = forward
+  Module.passing[forward] = true
   return Layer
 end
 
@@ -300,5 +301,8 @@ function SqueezeExcitation:forward(input)
   local scale = self.activation(self.fc1(self.avgpool(input)))
   return self.scale_activation(self.fc2(scale)) * input
 end
+
+SqueezeExcitation.forward = Module.sight.scoped(SqueezeExcitation.forward,
+  {"avgpool", "fc1", "fc2", "activation", "scale_activation"})
 
 return layers
