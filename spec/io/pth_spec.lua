@@ -279,3 +279,24 @@ describe("a checkpoint with the other values of training scripts", function()
       "E_UNSUPPORTED")
   end)
 end)
+
+describe("a NumPy array of a big-endian machine in a file of torch.save", function()
+  it("has its values", function()
+    local code = files.unhex(""
+      .. "80027d7100285801000000787101636e756d70792e5f636f72652e6d756c746961727261790a5f726563"
+      .. "6f6e7374727563740a7102636e756d70790a6e6461727261790a71034b00857104635f636f646563730a"
+      .. "656e636f64650a7105580100000062710658060000006c6174696e31710786710852710987710a52710b"
+      .. "284b014b0285710c636e756d70790a64747970650a710d58020000006634710e898887710f527110284b"
+      .. "0358010000003e71114e4e4e4affffffff4affffffff4b0074711262896805580a0000003fc3800000c3"
+      .. "80000000711368078671145271157471166258010000006e7117680268034b0085711868098771195271"
+      .. "1a284b014b0185711b680d58020000007532711c898887711d52711e284b0368114e4e4e4affffffff4a"
+      .. "ffffffff4b0074711f628968055802000000012c7120680786712152712274712362752e")
+    local warn = moth.warn
+    rawset(moth, "warn", function() end) -- uint16 becomes int32
+    finally(function() rawset(moth, "warn", warn) end)
+    local saved = moth.load {bytes = files.archive {{"a/data.pkl", code}}}
+    assert.same({1.5, -2}, saved.x:tolist())
+    assert.equal(moth.float32, saved.x.dtype)
+    assert.same({300}, saved.n:tolist())
+  end)
+end)

@@ -115,7 +115,7 @@ describe("data.WebDataset", function()
   it("shares archives out to workers and processes", function()
     local path = write_shards("share", 5, 2)
     local all = {}
-    for rank = 1, 2 do
+    for rank = 0, 1 do
       local own = {}
       for _, workers in ipairs {0, 2} do
         local stream = data.WebDataset {path, decode = true, shard = {rank, 2}, shuffle = 4}
@@ -129,11 +129,11 @@ describe("data.WebDataset", function()
       for _, id in ipairs(own[0]) do all[#all + 1] = id end
     end
     assert.same({101, 102, 201, 202, 301, 302, 401, 402, 501, 502}, sorted(all))
-    for _, shard in ipairs {{0, 2}, {3, 2}, {1}, {1.5, 2}, 3} do
+    for _, shard in ipairs {{-1, 2}, {2, 2}, {1}, {0.5, 2}, 3} do
       assert.has_error_like(function() data.WebDataset {path, shard = shard} end,
-        "{rank, count} with rank from 1 to count is needed")
+        "{rank, count} with rank from 0 to count %- 1 is needed")
     end
-    assert.has_error_like(function() data.WebDataset {path, shard = {1, 6}} end,
+    assert.has_error_like(function() data.WebDataset {path, shard = {0, 6}} end,
       "5 archives cannot be shared out to 6 processes")
   end)
 
@@ -166,13 +166,36 @@ describe("data.WebDataset", function()
     assert.equal(300, #ids(data.WebDataset {path .. ".gz", decode = true}))
   end)
 
+  it("decodes pictures, written by TarWriter", function()
+    local x = moth.arange(2 * 3 * 4):view(1, 4, 6):mul(9):byte()
+    local fine, why = pcall(moth.io.encode_png, x)
+    if not fine then
+      pending("no library for PNG: " .. why)
+      return
+    end
+    local path = files.path "pictures.tar"
+    local writer = data.TarWriter(path)
+    writer:write {__key__ = "a", png = x, jpg = moth.zeros(3, 8, 8):byte()}
+    writer:write {__key__ = "b", png = "no picture"}
+    writer:close()
+    local read = data.WebDataset {path, decode = true}:iter()
+    local sample = read()
+    assert.is_true(sample.png:equal(x:expand(3, 4, 6)))
+    assert.same({3, 8, 8}, {unpack(sample.jpg.shape)})
+    assert.has_error_like(read, "pictures.tar': b.png: ")
+    sample = data.WebDataset {path, decode = true, mode = "unchanged"}:iter()()
+    assert.is_true(sample.png:equal(x))
+  end)
+
   it("names the archive and the file of a value that cannot be decoded", function()
     local writer = data.TarWriter(files.path "bad.tar")
+    writer:write {__key__ = "_", id = "-123456789012345678"}
     writer:write {__key__ = "a", cls = "three"}
     writer:write {__key__ = "b", json = "{"}
     writer:write {__key__ = "c", npy = "no array"}
     writer:close()
     local read = data.WebDataset {files.path "bad.tar", decode = true}:iter()
+    assert.equal(-123456789012345678LL, read().id)
     for _, why in ipairs {"bad.tar': a.cls is no integer: 'three'", "bad.tar': b.json: expected",
       "bad.tar': c.npy: .*bad argument 'bytes' to 'load'"} do
       assert.has_error_like(read, why)

@@ -71,11 +71,13 @@ end
 -- ---- decoding ----
 
 local function integer(text, path)
-  local digits = text:match "^%s*([+-]?%d+)%s*$"
+  local sign, digits = text:match "^%s*([+-]?)(%d+)%s*$"
   if not digits or #digits > 18 then
     errors.raise(("%s is no integer: %s"):format(path, errors.shown(text:sub(1, 40))), "E_FORMAT")
   end
-  return lib.int64(tonumber(digits))
+  local value = 0LL
+  for digit in digits:gmatch "%d" do value = value * 10 + (digit:byte() - 48) end
+  return sign == "-" and -value or value
 end
 
 local function as_tensor(text)
@@ -233,12 +235,12 @@ local parse = define.signature("WebDataset", {
     optional = true},
   {"any", "decode", "true: decode files by their endings; or a table of functions by ending",
     default = false},
-  {"string", "mode", "the mode of decoded pictures, as for moth.io.decode_image", default = "RGB"},
+  {"string", "mode", "the mode of decoded pictures, as for moth.io.decode_image", default = "rgb"},
   {"any", "to_tuple", "a list of endings: a sample is their values, instead of a table",
     optional = true},
   {"any", "map", "a function of the sample, or a data.source: the sample is its results",
     optional = true},
-  {"any", "shard", "{rank, count}: this process reads each count-th archive, from number rank",
+  {"any", "shard", "{rank, count}: of count processes, number rank, from 0, reads its part",
     optional = true},
   {"any", "generator", "for shuffling, instead of the default generator", optional = true},
 })
@@ -253,10 +255,11 @@ local parse = define.signature("WebDataset", {
 -- @param decode    true: pictures become uint8 tensors (C, H, W), npy, npz, pth and safetensors
 -- tensors, json tables, index and id int64; cls, which counts from 0 in files, becomes an int64
 -- class from 1. A table of functions by ending, f(bytes), decodes these endings itself
--- @param mode      the mode of decoded pictures (default "RGB")
+-- @param mode      the mode of decoded pictures (default "rgb")
 -- @param to_tuple  a list of endings, such as {"jpg;png", "cls"}: a sample is these values in order
 -- @param map       a function, or a data.source for workers: a sample is its results
--- @param shard     {rank, count}: which part of the archives this process reads, rank from 1
+-- @param shard     {rank, count}: which part of the archives this process reads; rank counts from
+-- 0, as in moth.distributed: {dist.get_rank(), dist.get_world_size()}
 -- @param generator  for shuffling (default: the default generator)
 -- Raises E_FORMAT for broken archives, with the position.
 local WebDataset = class("WebDataset", iterable.IterableDataset)
@@ -265,9 +268,10 @@ local function check_shard(shard)
   if shard == nil then return end
   local rank, count = nil, nil
   if lib.is_plain(shard) then rank, count = shard[1], shard[2] end
-  if type(rank) ~= "number" or type(count) ~= "number" or count < 1 or rank < 1 or rank > count
+  if type(rank) ~= "number" or type(count) ~= "number" or count < 1 or rank < 0 or rank >= count
     or rank % 1 ~= 0 or count % 1 ~= 0 then
-    errors.refuse("WebDataset", "shard", "{rank, count} with rank from 1 to count is needed", shard)
+    errors.refuse("WebDataset", "shard", "{rank, count} with rank from 0 to count - 1 is needed",
+      shard)
   end
 end
 
@@ -325,7 +329,7 @@ end
 
 function WebDataset:iter()
   local paths = self.paths
-  if self.shard then paths = share(paths, self.shard[1], self.shard[2]) end
+  if self.shard then paths = share(paths, self.shard[1] + 1, self.shard[2]) end
   local info = workers.get_worker_info()
   if info then paths = share(paths, info.id, info.num_workers) end
   local random = random_numbers(self.generator)

@@ -23,7 +23,9 @@ function npz.read(archive, fname, device)
   for _, member in ipairs(archive.names) do
     lib.poll()
     local name = member:match "^(.*)%.npy$"
-    if name then
+    if result[name or member] ~= nil then
+      archive.file:refuse("has two members " .. shown(name or member))
+    elseif name then
       arrays = arrays + 1
       local all, from, size = archive:bytes(member)
       local x, why = npy.decode(all, from, size, fname, function(text, code)
