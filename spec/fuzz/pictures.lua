@@ -5,9 +5,13 @@
 --     ./moth spec/fuzz/pictures.lua [jpg|png|webp|gif|all] [FILES] [SEED] [stb]
 --
 -- The mutations know the formats: they replace numbers and markers, exchange pieces of files, and
--- correct the checksums of PNG chunks in three cases of four. The libraries are not instrumented;
--- under a sanitizer their memory is still checked by the allocator and at calls of memcpy. The
--- decoder of GIF is Moth's own: gif.c in this folder.
+-- correct the checksums of PNG chunks in three cases of four. The libraries are not instrumented.
+-- AddressSanitizer's allocator still checks what they free, and what they pass to memcpy:
+--
+--     export ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=4:thread_local_quarantine_size_kb=64
+--     LD_PRELOAD=$(gcc -print-file-name=libasan.so) build/moth spec/fuzz/pictures.lua all 100000
+--
+-- The decoder of GIF is Moth's own: gif.c in this folder runs it under all sanitizers.
 
 local moth = require "moth"
 local json = require "moth.json"
@@ -67,7 +71,8 @@ end
 
 local WORDS = {"\255\192", "\255\194", "\255\196", "\255\218", "\255\217", "\255\219", "\255\221",
   "\255\208", "\255\225", "\255\238", "\255\0", "IHDR", "IDAT", "PLTE", "tRNS", "IEND", "iCCP",
-  "eXIf", "gAMA", "VP8 ", "VP8L", "VP8X", "ALPH", "ANMF", "ANIM", "RIFF", "!\249\4", ",", ";", "\0\0\0\0"}
+  "eXIf", "gAMA", "VP8 ", "VP8L", "VP8X", "ALPH", "ANMF", "ANIM", "RIFF", "!\249\4", ",", ";",
+  "\0\0\0\0"}
 
 local mutations = {
   function(text) return put(text, random(#text), char(random(0, 255))) end,
