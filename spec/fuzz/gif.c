@@ -2,7 +2,8 @@
 ** outside the canvas. Not part of the build; from the top of the checkout
 **
 **   clang -std=c11 -D_GNU_SOURCE -O1 -g -fsanitize=fuzzer,address,undefined \
-**     -fno-sanitize-recover=all -Icore -Ibuild/generated -o fuzz_gif spec/fuzz/gif.c core/files/gif.c
+**     -fno-sanitize-recover=all -Icore -Ibuild/generated -o fuzz_gif \
+**     spec/fuzz/gif.c core/files/gif.c
 **   mkdir -p corpus && ./fuzz_gif -max_len=2048 -max_total_time=120 corpus
 **
 ** The seeds are mutated by libFuzzer and by a mutator that knows the numbers of the header.
