@@ -54,7 +54,7 @@ describe("each example", function()
                  ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
                  ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true,
                  ["12_word2vec.lua"] = true, ["13_detection.lua"] = true,
-                 ["16_keywords.lua"] = true}
+                 ["15_digits.lua"] = true, ["16_keywords.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " has a claim below, is short, has a header, and ends with assertions", function()
@@ -250,6 +250,22 @@ describe("example", function()
       has(run("-e", WITHOUT_BIBLE:format "12_word2vec.lua", "--steps", "600", "--workers", workers),
         "king    is near to %a+", "loss of a pair: 4%.%d+ at first, 2%.%d+ now")
     end
+  end)
+
+  it("15 names the package of its data, or learns digits, logs, and resumes", function()
+    has(run("examples/15_digits.lua", "--data", files.path "none"), "none is missing: .*sklearn")
+    local digits = "/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz"
+    digits = os.getenv "MOTH_DIGITS" or digits
+    if not exists(digits) then
+      pending "python3-sklearn is not installed, and MOTH_DIGITS names no digits.csv.gz"
+      return
+    end
+    local words = {"examples/15_digits.lua", "--data", digits, "--logs", files.path "digits",
+      "--epochs", "6"}
+    has(run(unpack(words)), "the best is epoch %d", "test accuracy %d+.%d+ %% of 1078 digits")
+    assert.is_true(exists(files.path "digits/best.safetensors"))
+    words[#words], words[#words + 1] = "8", "--resume"
+    has(run(unpack(words)), "resumed in epoch 6", "epoch 8/8", "test accuracy %d+")
   end)
 
   it("13 finds rectangles with a net from a Darknet file", function()

@@ -19,7 +19,8 @@ end
 
 pcall(ffi.cdef, [[int moth_zmq_connect(void *socket, const char *address) __asm__("zmq_connect");]])
 
-local DEALER, SUB, SUBSCRIBE, PATIENCE = 5, 2, 6, 60000 -- milliseconds
+local DEALER, SUB, SUBSCRIBE, LINGER = 5, 2, 6, 17
+local PATIENCE = 60000 -- milliseconds
 
 it("the signature is that of RFC 4231", function()
   assert.equal("5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843", signature)
@@ -91,7 +92,8 @@ describe("a notebook", function()
     zmq.moth_zmq_connect(iopub, "ipc://" .. files.path "kernel-2")
     zmq.moth_zmq_connect(shell, "ipc://" .. files.path "kernel-1")
     local limit = lib.C.moth_seconds() + PATIENCE / 1000
-    local item, got = ffi.new "moth_zmq_item[1]"
+    local item = ffi.new "moth_zmq_item[1]"
+    local got
     item[0].socket, item[0].events = iopub, 1
     repeat -- until the subscription has arrived
       ask("comm_info_request", {}, "the key")
@@ -103,7 +105,11 @@ describe("a notebook", function()
 
   teardown(function()
     os.execute("kill -9 " .. pid .. " 2>/dev/null")
-    for _, socket in ipairs {shell, iopub} do zmq.moth_zmq_close(socket) end
+    for _, socket in ipairs {shell, iopub} do
+      zmq.moth_zmq_setsockopt(socket, LINGER, ffi.new("int[1]", 0), 4)
+      zmq.moth_zmq_close(socket)
+    end
+    zmq.moth_zmq_ctx_term(context) -- its threads end before the library is unloaded
     files.teardown()
   end)
 

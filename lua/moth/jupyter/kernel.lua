@@ -230,11 +230,14 @@ function kernel.run(path)
   evaluate.interruptible()
   connection = wire.open(path)
   redirect()
-  repeat
-    local request = connection:receive()
-    lib.C.moth_interrupted(lib.ctx) -- one that came between two cells
-  until request and answer(request)
+  local ok, problem = pcall(function()
+    repeat
+      local request = connection:receive()
+      lib.C.moth_interrupted(lib.ctx) -- one that came between two cells
+    until request and answer(request)
+  end)
   connection:close()
+  if not ok then error(problem, 0) end
 end
 
 return kernel

@@ -95,14 +95,15 @@ function wire.open(path)
     end
     self.sockets[name] = socket
   end
-  self.items = ffi.new("moth_zmq_item[?]", #READ)
+  self.items = ffi.new "moth_zmq_item[4]" -- as many as READ
   for i, name in ipairs(READ) do
     self.items[i - 1].socket, self.items[i - 1].events = self.sockets[name], POLLIN
   end
   return self
 end
 
---- Closes all sockets, after their messages are sent.
+--- Closes all sockets, after their messages are sent. Without it the process would crash at its
+-- end, when Lua unloads libzmq, whose threads still run.
 function wire:close()
   for _, socket in pairs(self.sockets) do zmq.moth_zmq_close(socket) end
   zmq.moth_zmq_ctx_term(self.context)
