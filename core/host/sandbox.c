@@ -54,7 +54,7 @@ enum { MASK_COUNT = 8, GC_COLLECT = 2, GC_COUNT = 3, GC_COUNT_BYTES = 4, MULTIPL
 /* LuaJIT loses the hook for good when Lua's stack (65500 slots) overflows in the call of a hook. So
 ** a script's recursion ends before that. A call may push up to `depth` slots. */
 #define DEEP 4000    /* slots: above them each instruction is checked */
-#define DEEPEST 20000
+#define DEEPEST 8000  /* each nested pcall catches the error of a limit again: 2 us each */
 #define HANDLES 65536 /* tensors without an owner that may wait for a sweep */
 
 static _Thread_local moth_limits *running; /* the innermost guard on this thread */

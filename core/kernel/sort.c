@@ -92,7 +92,7 @@ int64_t moth_runs_of(int64_t n, const char *x, int dtype, int64_t *first, char *
 /* -- sorting -- */
 
 enum { INSERTION_RUN = 16, SMALL_K = 32, MERGE_KEYS = 192, DIGITS = 8, BYTES = 256,
-       PAUSE_KEYS = 1 << 14 /* keys between two calls of moth_pause */ };
+       POLL_KEYS = 1 << 14 /* keys between two polls */ };
 
 static void insertion(int64_t n, moth_keyed *x) {
   for (int64_t i = 1; i < n; i++) {
@@ -135,20 +135,21 @@ static bool radix_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spar
   moth_keyed *from = x, *to = spare;
   for (int64_t i = 0; i < n; i++) {
     for (int d = 0; d < DIGITS; d++) count[d][x[i].key >> (8 * d) & 255u]++;
-    if (i % PAUSE_KEYS == PAUSE_KEYS - 1) moth_pause();
+    if (i % POLL_KEYS == POLL_KEYS - 1 && moth_cancelled(ctx)) return false;
   }
   for (int d = 0; d < DIGITS; d++) {
     int64_t *c = count[d], start = 0;
     if (c[x[0].key >> (8 * d) & 255u] == n) continue;
-    if (moth_cancelled(ctx)) return false;
     for (int b = 0; b < BYTES; b++) {
       const int64_t here = c[b];
       c[b] = start;
       start += here;
     }
-    for (int64_t i = 0, end; i < n; i = end, moth_pause())
-      for (end = n - i < PAUSE_KEYS ? n : i + PAUSE_KEYS; i < end; i++)
+    for (int64_t i = 0, end; i < n;) {
+      for (end = n - i < POLL_KEYS ? n : i + POLL_KEYS; i < end; i++)
         to[c[from[i].key >> (8 * d) & 255u]++] = from[i];
+      if (moth_cancelled(ctx)) return false;
+    }
     moth_keyed *was = from;
     from = to;
     to = was;
