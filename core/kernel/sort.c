@@ -315,7 +315,10 @@ static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) 
     else if (part && k > 0 && k < n / 64) choose_kept(n, keys, k, x, spare);
     else if (part) choose(n, keys, k, x);
     else less = from_least(n, !moth_is_float(o->r->dtype), keys, x);
-    if (!few && !moth_keyed_sort(ctx, part ? k : n, x, spare)) atomic_store(o->stopped, true);
+    if (!few && !moth_keyed_sort(ctx, part ? k : n, x, spare)) {
+      atomic_store(o->stopped, true);
+      return;
+    }
     for (int64_t j = 0; j < k; j++) position[j] = x[j].at;
     if (values && o->r->dtype == MOTH_I64) values_of_keys(k, x, less, o->descending, values);
     else if (values) take_values(k, row, size, position, values);
