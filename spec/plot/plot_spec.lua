@@ -206,6 +206,40 @@ describe("a plot as text", function()
   end)
 end)
 
+describe("a plot of unusual values", function()
+  local inf, nan = math.huge, 0 / 0
+  local LISTS = {{}, {1}, {nan}, {-inf, inf}, {0, 0}, {-1, -2}, {1e300, -1e300}, {1e-300, 2e-300},
+    {1e308, -1e308, 1e308}, {5e-324, 0}, {1, 2, inf}, {1e16, 1e16 + 2}, {3, 3}}
+
+  it("has finite numbers in SVG, and ends", function()
+    for _, list in ipairs(LISTS) do
+      for _, yscale in ipairs {"linear", "log"} do
+        for _, kind in ipairs {"lines", "scatter"} do
+          local figure = plot[kind] {list, x = list, yscale = yscale, xscale = yscale}
+          local got = figure:svg()
+          assert.is_nil(got:find "nan" or got:find "inf", kind)
+          assert.is_truthy(text(figure))
+        end
+      end
+    end
+    assert.is_truthy(plot.hist({1e308, -1e308}):svg())
+    assert.is_truthy(plot.heatmap(moth.full({2, 2}, nan)):svg())
+    assert.is_truthy(plot.heatmap(moth.tensor {{inf, 1}, {2, -inf}}):svg())
+  end)
+
+  it("has at most 400 bars, whatever the outliers", function()
+    local x = moth.randn(1000)
+    x[1] = 1e6
+    assert.is_true(#plot.hist(x).layers[1].heights <= 400)
+  end)
+
+  it("that is empty is refused where there is nothing to show", function()
+    assert.has_error_like(function() plot.hist {{nan}} end, "there are no finite values")
+    assert.has_error_like(function() plot.imshow(moth.ones(0, 3)) end, "there are no pixels")
+    assert.has_error_like(function() plot.heatmap(moth.ones(0, 3)) end, "a matrix is needed")
+  end)
+end)
+
 -- ---- SVG ----
 
 -- Raises unless a text is well-formed XML of tags, attributes and texts.

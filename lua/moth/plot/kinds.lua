@@ -131,7 +131,9 @@ local read_hist, parse_hist = reader("hist", {
 -- The finite elements of a value as a float64 vector.
 local function elements(value, fname)
   local moth = require "moth"
-  if not lib.istensor(value) then value = moth.tensor(data.numbers(value, fname, "values")) end
+  if not lib.istensor(value) then 
+    value = moth.tensor(data.numbers(value, fname, "values"), {dtype = moth.float64})
+  end
   local x = value:detach():cpu():to(moth.float64):flatten()
   x = x[x:isfinite()]
   if x:numel() == 0 then
@@ -140,12 +142,18 @@ local function elements(value, fname)
   return x
 end
 
+local MOST_BARS = 400 -- more cannot be seen
+
 local count_all = scope.inside(function(values, bins)
   local moth = require "moth"
   local list = {}
   for i, value in ipairs(values) do list[i] = elements(value, "hist") end
-  local _, edges = require("moth.utils.tensorboard.histogram").counts(
-    #list == 1 and list[1] or moth.cat(list), bins, "hist")
+  local counts = require("moth.utils.tensorboard.histogram").counts
+  local all = #list == 1 and list[1] or moth.cat(list)
+  local _, edges = counts(all, bins, "hist")
+  if type(bins) == "string" and edges:numel() > MOST_BARS + 1 then
+    _, edges = counts(all, MOST_BARS, "hist")
+  end
   local heights = {}
   for i, x in ipairs(list) do heights[i] = x:histogram(edges):tolist() end
   return edges:tolist(), heights
@@ -160,6 +168,13 @@ function kinds.hist(...)
   local first, second, options, named = read_hist(...)
   checked_axes(options, "hist")
   local values, names = {}, {}
+  if lib.is_plain(first) and (lib.is_plain(first[1]) or lib.istensor(first[1])) then
+    for i, value in ipairs(first) do -- a list of series
+      named = named or {}
+      named[#first > 1 and tostring(i) or ""] = value
+    end
+    first = nil
+  end
   if first ~= nil then values[1] = first end
   for name in pairs(named or {}) do names[#names + 1] = name end
   table.sort(names)
@@ -172,7 +187,8 @@ function kinds.hist(...)
   local edges, heights = count_all(values, second or options.bins)
   local layers = {}
   for i, list in ipairs(heights) do
-    layers[i] = {kind = "bars", series = i, edges = edges, heights = list, name = names[i],
+    layers[i] = {kind = "bars", series = i, edges = edges, heights = list,
+                 name = names[i] ~= "" and names[i] or nil,
                  light = #heights > 1}
   end
   options.ylabel = options.ylabel or "count"
@@ -363,6 +379,9 @@ end
 kinds.imshow = scope.inside(function(...)
   local x, _, options = read_image(...)
   if not lib.istensor(x) then x = matrix_of(x, "imshow", "x") end
+  if x:numel() == 0 then
+    errors.argument("imshow", "x", "there are no pixels, got " .. errors.describe(x), "E_SHAPE")
+  end
   local pixels = pixels_of(x:detach():cpu(), options)
   if pixels:size(3) == 4 then pixels = pixels:narrow(3, 1, 3):contiguous() end
   lib.check(lib.C.moth_keep_always(lib.ctx, pixels), "imshow")

@@ -36,6 +36,8 @@ end
 
 -- ---- steps ----
 
+local MOST = 100 -- ticks of an axis
+
 -- The smallest of 1, 2, 5 times a power of ten that is not below x.
 local function nice(x)
   local power = 10 ^ floor(log10(x))
@@ -49,8 +51,10 @@ end
 local function linear(low, high, count)
   local step, list = nice((high - low) / math.max(count, 1)), {}
   local largest = math.max(math.abs(low), math.abs(high))
-  for k = math.ceil(low / step - 1e-9), floor(high / step + 1e-9) do
-    list[#list + 1] = {value = k * step, label = label_of(k * step, step, largest)}
+  local first, last = math.ceil(low / step - 1e-9), floor(high / step + 1e-9)
+  for k = 0, math.min(last - first, MOST) do -- first + k may be first: of numbers above 2^53
+    local value = (first + k) * step
+    list[#list + 1] = {value = value, label = label_of(value, step, largest)}
   end
   return list
 end
@@ -85,13 +89,20 @@ end
 
 -- ---- the scale ----
 
+local LARGEST = 1e300  -- limits beyond it would overflow
+local FINEST = 1e-13   -- the least range, as a share of the values: doubles have 16 digits
+
 --- Makes a scale.
 -- @param low, high  the limits; for a logarithmic scale above 0
 -- @param log        true: logarithmic
 -- @return a table: map(value) is the place of a value, 0 at low and 1 at high; ticks(count) lists
 -- about `count` ticks {at = place, label = text}
 function ticks.scale(low, high, log)
-  if low == high then
+  local smallest = log and 1 / LARGEST or -LARGEST
+  low = math.min(math.max(low, smallest), LARGEST)
+  high = math.min(math.max(high, smallest), LARGEST)
+  local least = math.max(math.max(math.abs(low), math.abs(high)) * FINEST, 1 / LARGEST)
+  if high - low <= least and not (log and high > 2 * low) then
     local pad = log and 2 or math.max(math.abs(low) * 0.1, 0.5)
     low, high = log and low / pad or low - pad, log and high * pad or high + pad
   end

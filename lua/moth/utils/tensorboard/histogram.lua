@@ -71,6 +71,7 @@ local function equal_bins(s, n)
   local low, high = s.low, s.high
   if low == high then low, high = low - 0.5, high + 0.5 end
   local edges, step = {}, (high - low) / n
+  if step == math.huge then step = high / n - low / n end
   for i = 0, n - 1 do edges[i + 1] = i * step + low end
   edges[n + 1] = high
   return s.x:histogram(moth.tensor(edges, {dtype = moth.float64}))
@@ -87,6 +88,8 @@ function width.stone(s)
   return s.span / best_n
 end
 
+local MOST_BINS = 2 ^ 16 -- a few outliers would make an estimator choose millions
+
 local NAMES = {"tensorflow", "auto", "doane", "fd", "rice", "scott", "sqrt", "stone", "sturges"}
 
 local function counted(s, bins, fname)
@@ -98,8 +101,8 @@ local function counted(s, bins, fname)
         .. "'%s'%s"):format(table.concat(NAMES, ", "), bins, errors.nearest(bins, NAMES)),
         "E_DOMAIN")
     end
-    local w = s.span > 0 and estimate(s) or 0
-    return equal_bins(s, w > 0 and math.ceil(s.span / w) or 1)
+    local w = s.span > 0 and s.span < math.huge and estimate(s) or 0
+    return equal_bins(s, w > 0 and math.min(math.ceil(s.span / w), MOST_BINS) or 1)
   elseif type(bins) == "number" then
     if bins < 1 or bins % 1 ~= 0 then
       errors.argument(fname, "bins", "a number from 1 is needed, got " .. bins, "E_DOMAIN")
