@@ -1,5 +1,4 @@
---- Transforms of a picture of 500 x 375 bytes on one core, of Moth and of torchvision.transforms.v2,
--- in one run.
+--- Transforms of a picture of 500 x 375 bytes on one core, of Moth and of torchvision, in one run.
 --
 --     ./moth spec/bench/transforms.lua [PYTHON] [ROUNDS]
 --
