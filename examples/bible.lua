@@ -1,5 +1,6 @@
--- The text of examples 05, 06 and 12: the King James Bible as symbols, split into training and
--- validation text, with random windows of each. The text is in the Debian package bible-kjv.
+-- The text of examples 05, 06, 12 and 17: the King James Bible as symbols, split into training and
+-- validation text, with random windows of each; or as a list of verses. The text is in the Debian
+-- package bible-kjv.
 
 local moth = require "moth"
 
@@ -47,6 +48,31 @@ function bible.read()
   local cut = math.floor(#text * 0.9)
   return {symbols = table.concat(seen), count = #seen, text = text, real = real,
           train = ids[{{1, cut}}], valid = ids[{{cut + 1, #text}}]}
+end
+
+local LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+--- Lists the verses.
+-- @return a list of {book = 1, chapter = "Ge1", text = "In the beginning ..."}; and true, or false
+-- without the package: then they are sentences whose words depend on the book
+function bible.verses()
+  local pipe = io.popen("bible -f gen1:1-rev22:21 2>/dev/null")
+  local list, last, book = {}, nil, 0
+  for line in pipe:lines() do -- Ge1:1 In the beginning God created the heaven and the earth.
+    local name, chapter, text = line:match "^(%d?%a+)(%d+):%d+%s+(.*)$"
+    if name and name ~= last then last, book = name, book + 1 end
+    if name then list[#list + 1] = {book = book, chapter = name .. chapter, text = text} end
+  end
+  pipe:close()
+  if #list > 0 then return list, true end
+  print "The program `bible` was not found; the Debian package bible-kjv has the text"
+  print "(apt-get install bible-kjv). Learning made-up sentences instead."
+  for i = 1, 66 * 50 do
+    local words, at = {}, math.ceil(i / 50)
+    for k = 1, 8 do words[k] = LETTERS:sub(at % 20 + 1, at % 20 + k % 5 + 1) end
+    list[i] = {book = at, chapter = tostring(math.ceil(i / 5)), text = table.concat(words, " a ")}
+  end
+  return list, false
 end
 
 --- n windows of `part` at random positions: the symbols, and the next symbol after each. Both are

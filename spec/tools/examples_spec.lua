@@ -54,7 +54,7 @@ describe("each example", function()
                  ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
                  ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true,
                  ["12_word2vec.lua"] = true, ["13_detection.lua"] = true,
-                 ["15_digits.lua"] = true, ["16_keywords.lua"] = true}
+                 ["15_digits.lua"] = true, ["16_keywords.lua"] = true, ["17_text.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " has a claim below, is short, has a header, and ends with assertions", function()
@@ -273,6 +273,16 @@ describe("example", function()
     local output, status = moth("examples/13_detection.lua", "--steps", "1")
     assert.are_not.equal(0, status)
     has(output, "assertion failed")
+  end)
+
+  it("17 learns from which part of a book a sentence is", function()
+    has(run("-e", WITHOUT_BIBLE:format "17_text.lua", "--epochs", "2"), "bible%-kjv",
+      "epoch 2  test accuracy %d", "words and pairs")
+    if os.execute "command -v bible >/dev/null" ~= 0 then
+      pending "the package bible-kjv is not installed"
+      return
+    end
+    has(run("examples/17_text.lua", "--epochs", "3", "--every", "10"), "test accuracy %d%d%.%d")
   end)
 
   it("16 learns spoken words, or hums some and names the package that speaks", function()

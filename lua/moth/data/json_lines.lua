@@ -70,10 +70,6 @@ local function read_text(path)
   return bytes.open(bytes.memory(text), "JSONLines")
 end
 
-local parse = define.signature("JSONLines", {
-  {"string", "path", "the file, plain or .gz"},
-})
-
 --- A dataset of the lines of a JSON lines file. A sample is the value of a line: a table, a string,
 -- a number, a boolean, or moth.json's null. Blank lines are left out.
 -- @param path  the file, plain or compressed by gzip
@@ -81,13 +77,18 @@ local parse = define.signature("JSONLines", {
 local JSONLines = class("JSONLines", datasets.Dataset)
 json_lines.JSONLines = JSONLines
 
--- offsets: from the dataset that this one is a copy of, in a worker
-function JSONLines:init(path, offsets)
-  self.path = parse(path)
-  local file = read_text(self.path)
+JSONLines.signature = define.signature("JSONLines", {
+  {"string", "path", "the file, plain or .gz"},
+})
+
+local known -- the offsets of the dataset that a worker copies
+
+function JSONLines:init(path)
+  self.path = path
+  local file = read_text(path)
   lib.C.moth_keep_always(lib.ctx, file.all)
   self.file, self.start, self.size = file, file.start, file.size
-  self.offsets = offsets or find_lines(self)
+  self.offsets = known or find_lines(self)
   lib.C.moth_keep_always(lib.ctx, self.offsets)
   self.n = self.offsets:numel()
   if self.n > 0 and not (self.offsets[-1]:item() < self.size) then
@@ -121,8 +122,16 @@ end
 -- Workers map the file again and share the offsets.
 function JSONLines:worker()
   if class.of(self) ~= JSONLines then return nil end
-  return require("moth.data.source").source("moth.data.json_lines:JSONLines", self.path,
-    self.offsets)
+  return require("moth.data.source").source("moth.data.json_lines:again", self.path, self.offsets)
+end
+
+-- A copy of a dataset, in a worker.
+function json_lines.again(path, offsets)
+  known = offsets
+  local fine, set = pcall(JSONLines, path)
+  known = nil
+  if not fine then error(set, 0) end
+  return set
 end
 
 function JSONLines:__tostring()

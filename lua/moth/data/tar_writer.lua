@@ -91,8 +91,6 @@ end
 
 -- ---- the writer ----
 
-local parse = define.signature("TarWriter", {{"string", "path", "the archive to write"}})
-
 --- Writes a tar archive of samples for data.WebDataset. The archive appears at `path` when the
 -- writer is closed.
 -- @param path  the archive
@@ -101,14 +99,15 @@ local parse = define.signature("TarWriter", {{"string", "path", "the archive to 
 -- table as .json. `writer:close()` ends the archive. Raises E_IO.
 local TarWriter = class("TarWriter")
 
+TarWriter.signature = define.signature("TarWriter", {{"string", "path", "the archive to write"}})
+
 local function check(self, good, why)
   if good then return good end
   errors.raise(("cannot write %s: %s"):format(errors.path(self.path), tostring(why)), "E_IO")
 end
 
 function TarWriter:init(path)
-  self.path = parse(path)
-  self.part, self.count = self.path .. ".part", 0
+  self.path, self.part, self.count = path, path .. ".part", 0
   self.file = check(self, io.open(self.part, "wb"))
 end
 

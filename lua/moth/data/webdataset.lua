@@ -228,23 +228,6 @@ end
 
 -- ---- the dataset ----
 
-local parse = define.signature("WebDataset", {
-  {"any", "urls", "the path of an archive, or a list; {000..009} and {a,b} stand for several"},
-  {"int", "shuffle", "the number of samples in the buffer for shuffling; 0: none", default = 0},
-  {"bool", "shardshuffle", "a new order of the archives in each pass; default: if shuffle is set",
-    optional = true},
-  {"any", "decode", "true: decode files by their endings; or a table of functions by ending",
-    default = false},
-  {"string", "mode", "the mode of decoded pictures, as for moth.io.decode_image", default = "rgb"},
-  {"any", "to_tuple", "a list of endings: a sample is their values, instead of a table",
-    optional = true},
-  {"any", "map", "a function of the sample, or a data.source: the sample is its results",
-    optional = true},
-  {"any", "shard", "{rank, count}: of count processes, number rank, from 0, reads its part",
-    optional = true},
-  {"any", "generator", "for shuffling, instead of the default generator", optional = true},
-})
-
 --- A stream of the samples of tar archives, as of the Python package webdataset. A sample is a
 -- table: `__key__`, its name; `__url__`, the archive; and its files by their endings, as strings.
 -- Archives are plain or gzip. Workers read different archives, so there should be more archives
@@ -263,6 +246,23 @@ local parse = define.signature("WebDataset", {
 -- @param generator  for shuffling (default: the default generator)
 -- Raises E_FORMAT for broken archives, with the position.
 local WebDataset = class("WebDataset", iterable.IterableDataset)
+
+WebDataset.signature = define.signature("WebDataset", {
+  {"any", "urls", "the path of an archive, or a list; {000..009} and {a,b} stand for several"},
+  {"int", "shuffle", "the number of samples in the buffer for shuffling; 0: none", default = 0},
+  {"bool", "shardshuffle", "a new order of the archives in each pass; default: if shuffle is set",
+    optional = true},
+  {"any", "decode", "true: decode files by their endings; or a table of functions by ending",
+    default = false},
+  {"string", "mode", "the mode of decoded pictures, as for moth.io.decode_image", default = "rgb"},
+  {"any", "to_tuple", "a list of endings: a sample is their values, instead of a table",
+    optional = true},
+  {"any", "map", "a function of the sample, or a data.source: the sample is its results",
+    optional = true},
+  {"any", "shard", "{rank, count}: of count processes, number rank, from 0, reads its part",
+    optional = true},
+  {"any", "generator", "for shuffling, instead of the default generator", optional = true},
+})
 
 local function check_shard(shard)
   if shard == nil then return end
@@ -288,10 +288,9 @@ local function check_functions(self)
   end
 end
 
-function WebDataset:init(...)
-  local urls, shuffle, shardshuffle
-  urls, shuffle, shardshuffle, self.decode, self.mode, self.to_tuple, self.map, self.shard,
-    self.generator = parse(...)
+function WebDataset:init(urls, shuffle, shardshuffle, decode, mode, to_tuple, map, shard, generator)
+  self.decode, self.mode, self.to_tuple, self.map = decode, mode, to_tuple, map
+  self.shard, self.generator = shard, generator
   if shuffle < 0 then
     errors.refuse("WebDataset", "shuffle", "a number from 0 on is needed", shuffle, "E_DOMAIN")
   end

@@ -316,6 +316,22 @@ local stream = data.IterableDataset(function()
   end
 end)
 for batch in data.DataLoader(stream, 4) do print(batch.shape) end]],
+  ["data.JSONLines"] = [[
+local path = os.tmpname()
+data.write_json_lines({{text = "good", label = 1}, {text = "bad", label = 2}}, path)
+local set = data.JSONLines(path)
+print(set:len(), set:get(2).text)]],
+  ["data.TarWriter"] = [[
+local writer = data.TarWriter(os.tmpname())
+writer:write{__key__ = "0001", npy = moth.ones(2), cls = 3}
+writer:close()]],
+  ["data.WebDataset"] = [[
+local path = os.tmpname()
+local writer = data.TarWriter(path)
+for i = 1, 8 do writer:write{__key__ = "sample" .. i, npy = moth.ones(2) * i, cls = i} end
+writer:close()
+local stream = data.WebDataset{path, shuffle = 100, decode = true, to_tuple = {"npy", "cls"}}
+for x, class in data.DataLoader(stream, 4) do print(x.shape, class) end]],
   ["data.DataLoader"] = [[
 local set = data.TensorDataset(moth.randn(10, 3), moth.randint(1, 3, {10}))
 for input, target in data.DataLoader(set, {batch_size = 4, shuffle = true}) do
