@@ -424,6 +424,7 @@ end
 
 local function check(run, loss)
   need(class.isinstance(run.net, Module), "net", "a module", run.net)
+  run.optimizer = base.optimizer(run.optimizer, run.net)
   need(has(run.loader, "iter"), "loader", "a DataLoader", run.loader)
   need(has(run.optimizer, "step", "zero_grad"), "optimizer", "an optimizer", run.optimizer)
   need(run.val_loader == nil or has(run.val_loader, "iter"), "val_loader", "a DataLoader",
@@ -549,7 +550,7 @@ end
 -- @param net        the module
 -- @param loader     the training data: a DataLoader, or another object with :iter()
 -- @param loss       function(output, target), for example F.cross_entropy or nn.MSELoss()
--- @param optimizer  an optimizer of moth.optim
+-- @param optimizer  an optimizer of moth.optim, or its class for the default options
 -- @param epochs     passes over the training data, in all runs together
 -- @param val_loader  the validation data
 -- @param metrics    a table of names: {acc = moth.metrics.MulticlassAccuracy(10), mae = F.l1_loss}.
@@ -582,17 +583,21 @@ end
 -- @return the history, a moth.callbacks history: history.loss[3] is the loss of the third epoch
 return define {
   name = "fit", outputs = "history",
-  doc = "Trains a net: the loop over epochs and batches with validation, metrics, early stopping, "
-    .. "checkpoint files, resuming, gradient accumulation, clipping and mixed precision.",
-  examples = "(function() local net = moth.nn.Linear(2, 1); return {net, "
-    .. "moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, 2), moth.randn(8, 1)), 4), "
-    .. "loss = moth.nn.functional.mse_loss, optimizer = moth.optim.SGD(net:parameters(), 0.1), "
-    .. "epochs = 2, progress = false} end)()",
+  doc = "Trains a net: the loop over epochs and batches with validation, metrics, early "
+    .. "stopping, checkpoint files, gradient accumulation, clipping, mixed precision and "
+    .. "schedules. The history has a list of numbers for each value: history.val_loss[3]. "
+    .. "Ctrl-C ends the run after the current step: the checkpoint file is written, and fit "
+    .. "returns; SIGTERM does the same and then ends the process. With checkpoint and resume ="
+    .. " true the next start continues where the last file was written, also within an epoch "
+    .. "and after a crash, and ends with the same bits as a run without a break.",
+  examples = "{moth.nn.Linear(2, 1), moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, 2), "
+    .. "moth.randn(8, 1)), 4), loss = moth.nn.functional.mse_loss, optimizer = "
+    .. "moth.optim.Adam, epochs = 2, progress = false}",
   args = {
     {"object", "net", "the module"},
     {"any", "loader", "the training data: a DataLoader"},
     {"any", "loss", "function(output, target)", optional = true},
-    {"any", "optimizer", "an optimizer"},
+    {"any", "optimizer", "an optimizer, or its class for the default options"},
     {"int", "epochs", "passes over the training data", default = 1},
     {"any", "val_loader", "the validation data: a DataLoader", optional = true},
     {"any", "metrics", "names and metrics: {acc = metric}", optional = true},
@@ -625,7 +630,8 @@ return define {
                  training_step, capture, checkpoint, from, max_steps, logger, log_every, progress,
                  plot)
     local run = Run()
-    run.net, run.loader, run.optimizer, run.epochs = net, loader, optimizer, epochs
+    run.net, run.loader, run.epochs = net, loader, epochs
+    run.optimizer = optimizer
     run.val_loader, run.scheduler, run.scaler = val_loader, scheduler, scaler
     run.training_step, run.capture, run.max_steps = training_step, capture, max_steps
     run.clip_grad_norm, run.clip_grad_value = clip_norm, clip_value

@@ -296,6 +296,15 @@ describe("moth.fit", function()
       "lr 4", "mine 2", "mine 4", "seconds 2", "seconds 4"}, rows)
   end)
 
+  it("creates the optimizer from its class", function()
+    local net, loader = problem()
+    local before, kind = net[1].weight:clone(), nil
+    moth.fit{net, loader, loss = F.mse_loss, optimizer = optim.Adam, progress = false,
+      callbacks = function(run) kind = moth.nn.isinstance(run.optimizer, optim.Adam) end}
+    assert.is_true(kind)
+    assert.is_false(before:equal(net[1].weight))
+  end)
+
   it("takes LBFGS, batches that are tables, and steps of your own", function()
     local net, _, _, x, y = problem()
     local history = moth.fit{net, data.DataLoader(data.TensorDataset(x, y), 20), epochs = 4,

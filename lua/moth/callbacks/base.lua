@@ -98,6 +98,11 @@ function base.call(hook, run)
   for i = 1, #hook do hook[i](run) end
 end
 
+--- An optimizer from the argument `optimizer`: an optimizer, or its class.
+function base.optimizer(given, net)
+  return class.isclass(given) and given(net:parameters()) or given
+end
+
 -- ---- the monitored value ----
 
 local HIGHER = {"acc", "auc", "f1", "precision", "recall", "iou", "dice", "r2", "bleu", "map"}

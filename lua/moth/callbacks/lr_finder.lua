@@ -100,7 +100,7 @@ end
 -- @param net        the module
 -- @param loader     the training data; it starts again when it ends
 -- @param loss       function(output, target)
--- @param optimizer  an optimizer; its rates are restored
+-- @param optimizer  an optimizer, whose rates are restored; or its class
 -- @param start_lr   the first rate
 -- @param end_lr     the last rate
 -- @param num_training  the number of steps
@@ -111,16 +111,17 @@ end
 -- @return an LRFinder with the lists `lr` and `loss`, and `suggestion`
 finder.lr_find = define {
   name = "lr_find", outputs = "finder",
-  doc = "The loss for growing learning rates, and a suggestion for the rate (Smith 2015).",
-  examples = "(function() local net = moth.nn.Linear(2, 1); return {net, "
-    .. "moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, 2), moth.randn(8, 1)), 4), "
-    .. "loss = moth.nn.functional.mse_loss, optimizer = moth.optim.SGD(net:parameters(), 0.1), "
-    .. "num_training = 20} end)()",
+  doc = "Trains with a growing learning rate, and then restores the net, the optimizer and the "
+    .. "default random generator. Returns an LRFinder with the lists lr and loss, a suggestion for "
+    .. "the rate, and plot() (Smith 2015).",
+  examples = "{moth.nn.Linear(2, 1), moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, 2), "
+    .. "moth.randn(8, 1)), 4), loss = moth.nn.functional.mse_loss, optimizer = "
+    .. "moth.optim.Adam, num_training = 20}",
   args = {
     {"object", "net", "the module"},
     {"any", "loader", "the training data: a DataLoader"},
     {"any", "loss", "function(output, target)", optional = true},
-    {"any", "optimizer", "an optimizer"},
+    {"any", "optimizer", "an optimizer, or its class"},
     {"float", "start_lr", "the first rate", default = 1e-7},
     {"float", "end_lr", "the last rate", default = 10},
     {"int", "num_training", "the number of steps", default = 100},
@@ -133,6 +134,7 @@ finder.lr_find = define {
                  training_step, accumulate, autocast)
     local moth = require "moth"
     local self = LRFinder(start_lr, end_lr, num_training, stop_div)
+    optimizer = base.optimizer(optimizer, net)
     local model, state = moth.deepcopy(net:state_dict()), moth.deepcopy(optimizer:state_dict())
     local random = moth.get_rng_state()
     local ok, problem = pcall(moth.fit, {
