@@ -590,8 +590,8 @@ return define {
     .. "returns; SIGTERM does the same and then ends the process. With checkpoint and resume ="
     .. " true the next start continues where the last file was written, also within an epoch "
     .. "and after a crash, and ends with the same bits as a run without a break.",
-  examples = "{moth.nn.Linear(2, 1), moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, 2), "
-    .. "moth.randn(8, 1)), 4), loss = moth.nn.functional.mse_loss, optimizer = "
+  examples = "{moth.nn.Linear(2, 1), moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, "
+    .. "2), moth.randn(8, 1)), 4), loss = moth.nn.functional.mse_loss, optimizer = "
     .. "moth.optim.Adam, epochs = 2, progress = false}",
   args = {
     {"object", "net", "the module"},

@@ -114,8 +114,8 @@ finder.lr_find = define {
   doc = "Trains with a growing learning rate, and then restores the net, the optimizer and the "
     .. "default random generator. Returns an LRFinder with the lists lr and loss, a suggestion for "
     .. "the rate, and plot() (Smith 2015).",
-  examples = "{moth.nn.Linear(2, 1), moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, 2), "
-    .. "moth.randn(8, 1)), 4), loss = moth.nn.functional.mse_loss, optimizer = "
+  examples = "{moth.nn.Linear(2, 1), moth.data.DataLoader(moth.data.TensorDataset(moth.randn(8, "
+    .. "2), moth.randn(8, 1)), 4), loss = moth.nn.functional.mse_loss, optimizer = "
     .. "moth.optim.Adam, num_training = 20}",
   args = {
     {"object", "net", "the module"},
