@@ -131,7 +131,7 @@ local read_hist, parse_hist = reader("hist", {
 -- The finite elements of a value as a float64 vector.
 local function elements(value, fname)
   local moth = require "moth"
-  if not lib.istensor(value) then 
+  if not lib.istensor(value) then
     value = moth.tensor(data.numbers(value, fname, "values"), {dtype = moth.float64})
   end
   local x = value:detach():cpu():to(moth.float64):flatten()
