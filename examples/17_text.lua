@@ -140,4 +140,5 @@ end
 
 -- The default options reach 74.3 %; PyTorch's EmbeddingBag, with the same words and net, 74.0 %.
 local full = real and args.every == 1 and args.epochs >= 4
-assert(accuracy > (full and 72 or 30), "nothing was learned")
+local few = args.epochs * #train < 7000 -- too few verses to learn from
+assert(few or accuracy > (full and 72 or 40), "nothing was learned")

@@ -69,7 +69,8 @@ function bible.verses()
   print "(apt-get install bible-kjv). Learning made-up sentences instead."
   for i = 1, 66 * 50 do
     local words, at = {}, math.ceil(i / 50)
-    for k = 1, 8 do words[k] = LETTERS:sub(at % 20 + 1, at % 20 + k % 5 + 1) end
+    local third = math.ceil(at / 3)
+    for k = 1, 8 do words[k] = LETTERS:sub(third, third) .. LETTERS:sub(k, at % 3 + k) end
     list[i] = {book = at, chapter = tostring(math.ceil(i / 5)), text = table.concat(words, " a ")}
   end
   return list, false
