@@ -98,6 +98,20 @@ describe("moth.fit", function()
     assert.close(losses, history.mse, 1e-6)
   end)
 
+  it("captures mixed precision, a scaler, clipping and a smaller last batch", function()
+    for _, dtype in ipairs {moth.bfloat16, moth.float16} do
+      local nets = {}
+      for i, capture in ipairs {false, true} do
+        local net, loader, optimizer = problem{n = 22}
+        moth.fit{net, loader, loss = F.mse_loss, optimizer = optimizer, epochs = 3,
+          autocast = dtype, clip_grad_norm = 0.5, capture = capture, progress = false,
+          scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.8)}
+        nets[i] = net
+      end
+      assert.is_true(same_weights(nets[1], nets[2]))
+    end
+  end)
+
   it("measures on the training and on the validation data, without gradients there", function()
     local net, loader, optimizer, x, y = problem()
     local valid = data.DataLoader(data.TensorDataset(x[{{1, 7}}], y[{{1, 7}}]), 4)
