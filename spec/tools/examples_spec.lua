@@ -54,7 +54,8 @@ describe("each example", function()
                  ["07_extending.lua"] = true, ["08_resume.lua"] = true, ["09_cartpole.lua"] = true,
                  ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true,
                  ["12_word2vec.lua"] = true, ["13_detection.lua"] = true,
-                 ["15_digits.lua"] = true, ["16_keywords.lua"] = true, ["17_text.lua"] = true}
+                 ["14_transfer.lua"] = true, ["15_digits.lua"] = true,
+                 ["16_keywords.lua"] = true, ["17_text.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " has a claim below, is short, has a header, and ends with assertions", function()
@@ -284,6 +285,12 @@ describe("example", function()
     end
     has(run("examples/17_text.lua", "--epochs", "3", "--every", "10", "--lr", "0.02"),
       "epoch 3  test accuracy [56]%d%.%d", "harp.  +Poetry")
+  end)
+
+  it("14 learns from a few images, and from stripes if the data set is not installed", function()
+    has(run("examples/14_transfer.lua", "--images", "192", "--epochs", "2"),
+      "20 pictures of bag, boot, dress, sandal", "with weights  ", "without weights  ",
+      "the result says little")
   end)
 
   it("16 learns spoken words, or hums some and names the package that speaks", function()
