@@ -4,6 +4,7 @@
 #include "picture.h"
 #include "base/error.h"
 #include "kernel/picture.h"
+#include "kernel/picture_color.h"
 #include "kernel/picture_warp.h"
 #include "tensor/loop.h"
 #include "tensor/shape.h"
@@ -125,6 +126,34 @@ MOTH_OP_CONST(picture_warp, PICTURE_WARP,
   .dtypes = MOTH_BIT(MOTH_U8) | MOTH_BIT(MOTH_F32),
   .flags = MOTH_OP_HIDDEN, .public_name = "affine")
 
+/* -- colours -- */
+
+static int picture_adjust_shape(const picture_adjust_args *a, moth_layout *y) {
+  int status = pictures_fit(a->input);
+  if (status) return status;
+  if (a->input->l.shape[1] != 1 && a->input->l.shape[1] != 3)
+    return moth_fail(a->ctx, MOTH_E_SHAPE, "input", "1 or 3 channels are needed, got %s",
+                     moth_str(a->input));
+  return moth_shape_like(a->input, y);
+}
+
+static int picture_adjust_cpu(const picture_adjust_args *a, moth_tensor **out) {
+  if (out[0]->l.numel == 0) return MOTH_OK;
+  moth_tensor *x = moth_packed(a->input);
+  if (!x) return a->ctx->error.code;
+  const int64_t *n = x->l.shape;
+  int status = moth_picture_adjust(a->ctx, (int)a->what, n[0], n[1], n[2] * n[3], a->factor,
+                                   (const uint8_t *)moth_at(x), (uint8_t *)moth_at(out[0]));
+  moth_tensor_release(x);
+  return status;
+}
+
+MOTH_OP_CONST(picture_adjust, PICTURE_ADJUST,
+  .doc = "Brightness, contrast or saturation of pictures.",
+  .examples = "moth.rand(2, 3, 4, 70):mul(255):byte(), 'saturation', 1.5\n"
+              "moth.rand(1, 1, 4, 5):mul(255):byte(), 'contrast', 0.5",
+  .dtypes = MOTH_BIT(MOTH_U8), .flags = MOTH_OP_HIDDEN, .public_name = "adjust_brightness")
+
 /* -- normalize -- */
 
 static int picture_normalize_shape(const picture_normalize_args *a, moth_layout *y) {
@@ -165,5 +194,6 @@ MOTH_OP_CONST(picture_normalize, PICTURE_NORMALIZE,
   .dtypes = MOTH_BIT(MOTH_U8), .flags = MOTH_OP_HIDDEN, .public_name = "normalize")
 
 const moth_op *const moth_picture_ops[] = {
-  &moth_op_picture_resize, &moth_op_picture_warp, &moth_op_picture_normalize, NULL,
+  &moth_op_picture_resize, &moth_op_picture_warp, &moth_op_picture_adjust,
+  &moth_op_picture_normalize, NULL,
 };

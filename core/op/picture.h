@@ -20,6 +20,12 @@ MOTH_ARGS(picture_resize, PICTURE_RESIZE)
   ARG(floats, fill, none, "value outside: one number, or one for each channel")
 MOTH_ARGS(picture_warp, PICTURE_WARP)
 
+#define PICTURE_ADJUST(ARG) \
+  ARG(tensor, input,  , "pictures in bytes, (N, C, H, W), with 1 or 3 channels") \
+  ARG(enum,   what, =brightness|contrast|saturation, "what is changed") \
+  ARG(float,  factor, , "0: black or grey; 1: no change")
+MOTH_ARGS(picture_adjust, PICTURE_ADJUST)
+
 #define PICTURE_NORMALIZE(ARG) \
   ARG(tensor, input,  , "pictures in bytes, (N, C, H, W)") \
   ARG(floats, mean,   , "of each channel, of values from 0 to 1") \

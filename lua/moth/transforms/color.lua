@@ -83,6 +83,13 @@ end, {
 
 -- ---- brightness, contrast, saturation ----
 
+-- The result for bytes on the CPU, in one pass; nil for other pictures.
+local function of_bytes(x, what, factor)
+  if x.dtype ~= types.uint8 or not kernels.plain(x) then return nil end
+  local batch, restore = require("moth.transforms.geometry").as_batch(x)
+  return (restore(ops.picture_adjust(batch, what, factor)))
+end
+
 -- x * ratio + y * (1 - ratio), clipped to the range of x.
 local function blend(x, y, ratio)
   return (clipped(as_float(x) * ratio + y * (1 - ratio), x.dtype))
@@ -91,7 +98,7 @@ end
 add("adjust_brightness", function(x, factor)
   check_factor("adjust_brightness", "brightness_factor", factor)
   channels_of("adjust_brightness", x)
-  return (clipped(as_float(x) * factor, x.dtype))
+  return of_bytes(x, "brightness", factor) or (clipped(as_float(x) * factor, x.dtype))
 end, {
   doc = "Multiplies all values: 0 is black, 1 is the picture itself.",
   examples = "moth.rand(3, 4, 5), 1.5",
@@ -106,7 +113,9 @@ end
 
 add("adjust_contrast", function(x, factor)
   check_factor("adjust_contrast", "contrast_factor", factor)
-  local grey = channels_of("adjust_contrast", x) == 3 and whole_grey(x) or as_float(x)
+  local channels, y = channels_of("adjust_contrast", x), of_bytes(x, "contrast", factor)
+  if y then return y end
+  local grey = channels == 3 and whole_grey(x) or as_float(x)
   return (blend(x, grey:mean({-3, -2, -1}, true), factor))
 end, {
   doc = "Moves all values towards, or away from, the mean of the grey picture: 0 is grey, 1 is the "
@@ -118,7 +127,7 @@ end, {
 add("adjust_saturation", function(x, factor)
   check_factor("adjust_saturation", "saturation_factor", factor)
   if channels_of("adjust_saturation", x) == 1 then return x end
-  return (blend(x, whole_grey(x), factor))
+  return of_bytes(x, "saturation", factor) or (blend(x, whole_grey(x), factor))
 end, {
   doc = "Moves colours towards, or away from, grey: 0 is grey, 1 is the picture itself.",
   examples = "moth.rand(3, 4, 5), 2",
