@@ -77,9 +77,9 @@ dist.destroy_process_group = define {
 }
 
 --- Is MPI installed?
-function dist.is_available()
-  return C.moth_mpi_found(ctx) ~= 0
-end
+function dist.is_available() return C.moth_mpi_found(ctx) ~= 0 end
+
+dist.is_mpi_available = dist.is_available
 
 --- Is this process in a process group?
 function dist.is_initialized() return groups.get() ~= nil end
@@ -102,6 +102,26 @@ dist.get_world_size = define {
     return group.place[groups.get().rank] and #group.ranks or -1
   end,
 }
+
+--- The ranks of a group, as a list.
+function dist.get_process_group_ranks(group)
+  return {unpack(group_of("get_process_group_ranks", group).ranks)}
+end
+
+--- The rank in a group of a rank of all processes.
+function dist.get_group_rank(group, global_rank)
+  return place_of("get_group_rank", "global_rank", group_of("get_group_rank", group), global_rank)
+end
+
+--- The rank of all processes of a rank in a group.
+function dist.get_global_rank(group, group_rank)
+  group = group_of("get_global_rank", group)
+  if not group.ranks[group_rank + 1] then
+    errors.argument("get_global_rank", "group_rank", ("a rank from 0 to %d is needed, got %s")
+      :format(#group.ranks - 1, tostring(group_rank)), "E_INDEX")
+  end
+  return group.ranks[group_rank + 1]
+end
 
 dist.get_backend = define {
   name = "get_backend", doc = "The library that moves the tensors: \"mpi\" or \"nccl\".",
@@ -126,7 +146,7 @@ dist.new_group = define {
     if not lib.is_plain(ranks) or #ranks == 0 then
       errors.refuse("new_group", "ranks", "a list of ranks is needed", ranks, "E_TYPE")
     end
-    local list, copy = ffi.new("int32_t[?]", #ranks), {}
+    local list, copy = lib.array("int32_t", #ranks), {}
     for i, rank in ipairs(ranks) do
       if type(rank) ~= "number" or rank % 1 ~= 0 then
         errors.refuse("new_group", "ranks", "a list of ranks is needed", rank, "E_TYPE")
@@ -325,7 +345,7 @@ dist.all_to_all_single = collective {
     local fname = "all_to_all_single"
     group = group_of(fname, group)
     local n = #group.ranks
-    local sizes = ffi.new("int64_t[?]", 2 * n)
+    local sizes = lib.array("int64_t", 2 * n)
     local rows, row = rows_of(x)
     fill_sizes(fname, "input_split_sizes", sizes, 0, to, n, row, rows)
     rows, row = rows_of(y)
@@ -345,7 +365,7 @@ dist.all_to_all = collective {
     local n, total = #group.ranks, 0
     tensors_of("all_to_all", "output_tensor_list", outputs, n)
     tensors_of("all_to_all", "input_tensor_list", inputs, n)
-    local sizes = ffi.new("int64_t[?]", 2 * n)
+    local sizes = lib.array("int64_t", 2 * n)
     for i = 1, n do
       sizes[i - 1], sizes[n + i - 1] = inputs[i]:numel(), outputs[i]:numel()
       total = total + outputs[i]:numel()

@@ -13,7 +13,7 @@
 
 local lazy = require "moth.base.lazy"
 
-local rows = {}
+local rows = {v2 = {"moth.transforms"}}
 lazy.from(rows, "moth.transforms.*", "functional")
 lazy.from(rows, "moth.transforms.transform", "Transform")
 lazy.from(rows, "moth.transforms.values", "BoundingBoxes Mask Image")

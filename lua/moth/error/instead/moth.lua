@@ -25,7 +25,6 @@ return {moth = {
   ["compile jit fx"] = FASTER,
   compiler = "nothing needs compiling; " .. FASTER,
   ["export package"] = "moth.onnx.export writes a network, moth.save its weights",
-  distributed = ONE_PROCESS,
   multiprocessing = "moth.data.DataLoader takes num_workers; moth.token shares tensors between "
     .. "threads",
   ["futures fork wait"] = "calls are synchronous, and kernels of a GPU asynchronous without "

@@ -68,6 +68,10 @@ return {
         .. "tensor",
     stateless = "moth.func.functional_call calls a module with other parameters",
   },
+  ["moth.nn.parallel"] = {
+    ["DataParallel data_parallel gather parallel_apply replicate scatter"] = "several devices "
+      .. "are trained by several processes: moth.nn.parallel.DistributedDataParallel",
+  },
   ["moth.nn.utils.rnn"] = {
     invert_permutation = "moth.argsort(permutation) is the inverse",
   },

@@ -1,0 +1,38 @@
+--- distributed.lua -- hints for names of torch.distributed.
+
+local LAUNCHER = "the launcher knows the processes: ./moth run -n 2 train.lua, mpirun or srun"
+local ONE_BACKEND = "MPI is the one backend: moth.distributed.init_process_group"
+local OPTIONS = "operations take named arguments: moth.distributed.all_reduce(x, {async_op = true})"
+local WHOLE_NET = "each process has the whole net: moth.nn.parallel.DistributedDataParallel; "
+  .. "moth.distributed.optim.ZeroRedundancyOptimizer divides the optimizer's state"
+local OBJECTS = "moth.distributed.broadcast_object_list and gather_object move Lua values"
+local GROUPS = "moth.distributed.new_group makes a group of some processes"
+local TIMEOUT = "the timeout is an argument of moth.distributed.init_process_group and work:wait"
+local MESSAGE = "errors are strings; moth.errcode() is E_IO for failed messages"
+local ASYNC = "start each operation with async_op = true and wait for all"
+
+return {["moth.distributed"] = {
+  ["*Options config"] = OPTIONS,
+  ["Backend BackendConfig ProcessGroup* get_backend_* get_default_backend_for_device "
+    .. "is_backend_available is_*_available supports_complex register_rendezvous_handler "
+    .. "rendezvous BuiltinCommHookType constants distributed_c10d"] = ONE_BACKEND,
+  ["*Store c10d_logger Logger logging_handlers remote_device is_torchelastic_launched "
+    .. "get_node_local_rank"] = LAUNCHER,
+  ["Dist*Error QueueEmptyError"] = MESSAGE,
+  ["fsdp tensor pipelining checkpoint algorithms DeviceMesh device_mesh init_device_mesh "
+    .. "Reducer GradBucket"] = WHOLE_NET,
+  ["rpc autograd nn recv_object_list send_object_list"] = OBJECTS,
+  ["group GroupMember GroupName get_pg_count new_subgroups new_subgroups_by_enumeration "
+    .. "shrink_group split_group"] = GROUPS,
+  ["default_pg_timeout set_timeout monitored_barrier"] = TIMEOUT,
+  ["DebugLevel get_debug_level set_debug_level* breakpoint record_comm utils"] =
+    "a wait that times out names the ranks that are missing; " .. TIMEOUT,
+  ["P2POp batch_isend_irecv *_coalesced Work"] = ASYNC,
+  ["gather_single gather_into_tensor"] = "it is moth.distributed.gather",
+  all_gather_single = "it is moth.distributed.all_gather_into_tensor",
+  reduce_scatter_single = "it is moth.distributed.reduce_scatter_tensor",
+  reduce_op = "it is moth.distributed.ReduceOp",
+}, ["moth.distributed.optim"] = {
+  ["*"] = "moth.distributed.optim.ZeroRedundancyOptimizer divides the optimizer's state among "
+    .. "the processes",
+}}
