@@ -12,9 +12,8 @@
 ** statuses are MOTH_OK or a sum of MOTH_WANT and MOTH_KNOWN: test `status < 0`. A NULL context or
 ** pointer is an error too (MOTH_E_ARG, NULL or 0). No function prints, exits or jumps.
 **
-** Threads. One thread at a time may use a context; different contexts run in parallel. A second
-** thread that calls meanwhile usually gets an error (MOTH_E_ARG, NULL or 0). Any thread may call
-** moth_interrupt and moth_cancel.
+** Threads. One thread at a time may use a context; a second one usually gets an error (MOTH_E_ARG,
+** NULL or 0). Contexts run in parallel. Any thread may call moth_interrupt and moth_cancel.
 **
 ** Positions and dims count from 0. LuaJIT's ffi.cdef reads the text between the two markers.
 */
