@@ -14,7 +14,7 @@
 
 #include "level.h"
 
-enum { RUN = 32, FEW = 6 };
+enum { RUN = 64, FEW = 6 }; /* 1.3 times as fast as 32 and 1.1 times as 128, with AVX-512 */
 
 /* Result i is the sum over k < count[i] of weight[i * most + k] * x[first[i] + k]. */
 typedef struct taps {
@@ -85,7 +85,8 @@ static void interpolated(const moth_picture *p, int axis, int64_t i, taps *t) {
 /* fixed := weights as integers of 16 bits, the largest shift that they allow. */
 static void fix(taps *t) {
   double largest = 0;
-  for (int64_t i = 0; i < t->n * t->most; i++) largest = fmax(largest, t->weight[i]);
+  for (int64_t i = 0; i < t->n * t->most; i++)
+    if (t->weight[i] > largest) largest = t->weight[i];
   for (t->shift = 0; t->shift < 22; t->shift++)
     if ((int64_t)(0.5 + largest * (double)(1 << (t->shift + 1))) >= 1 << 15) break;
   for (int64_t i = 0; i < t->n * t->most; i++) {

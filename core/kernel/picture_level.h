@@ -99,11 +99,14 @@ TARGET static void NAME(column_rows)(int64_t first, int64_t last, int thread, co
       if (i > wide - RUN) i = wide - RUN;
       NAME(weigh)(x + i, wide, weight, down->count[y], down->shift, to + i);
     }
-    for (int64_t i = 0; wide < RUN && i < wide; i++) {
-      int32_t sum = 1 << (down->shift - 1);
-      for (int k = 0; k < down->count[y]; k++) sum += weight[k] * x[k * wide + i];
-      sum >>= down->shift;
-      to[i] = (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+    if (wide >= RUN) continue;
+    int32_t sum[RUN];
+    for (int64_t i = 0; i < wide; i++) sum[i] = 1 << (down->shift - 1);
+    for (int k = 0; k < down->count[y]; k++)
+      for (int64_t i = 0; i < wide; i++) sum[i] += weight[k] * x[k * wide + i];
+    for (int64_t i = 0; i < wide; i++) {
+      const int32_t v = sum[i] >> down->shift;
+      to[i] = (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
     }
   }
 }
