@@ -287,7 +287,7 @@ describe("example", function()
       "epoch 3  test accuracy [56]%d%.%d", "harp.  +Poetry")
   end)
 
-  it("14 learns from a few images, and from stripes if the data set is not installed", function()
+  it("14 learns from a few images of Fashion-MNIST, or from stripes", function()
     has(run("examples/14_transfer.lua", "--images", "192", "--epochs", "2"),
       "20 pictures of bag, boot, dress, sandal", "with weights  ", "without weights  ",
       "the result says little")
