@@ -105,7 +105,7 @@ int __syncthreads_or(int value);
 int __syncthreads_count(int value);
 void __syncwarp(unsigned mask = 0xffffffffu);
 void __nanosleep(unsigned); /* until other blocks have progressed */
-void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs);
+void moth_warp_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs);
 /* Each thread of a warp passes a pointer; when all have called, `act` is called once with all 32
 ** pointers. */
 void moth_together(void *mine, void (*act)(void *const *all));
@@ -119,22 +119,22 @@ int moth_lane(void);
 
 template <class T> static inline T __shfl_sync(unsigned mask, T v, int from, int width = 32) {
   const int base = moth_lane() / width * width;
-  moth_exchange(mask, &v, sizeof v, base + (from & (width - 1)), &v);
+  moth_warp_exchange(mask, &v, sizeof v, base + (from & (width - 1)), &v);
   return v;
 }
 template <class T> static inline T __shfl_xor_sync(unsigned mask, T v, int by, int width = 32) {
   const int lane = moth_lane(), from = lane ^ by;
-  moth_exchange(mask, &v, sizeof v, from / width == lane / width ? from : lane, &v);
+  moth_warp_exchange(mask, &v, sizeof v, from / width == lane / width ? from : lane, &v);
   return v;
 }
 template <class T> static inline T __shfl_down_sync(unsigned mask, T v, int by, int width = 32) {
   const int lane = moth_lane(), from = lane + by;
-  moth_exchange(mask, &v, sizeof v, from / width == lane / width ? from : lane, &v);
+  moth_warp_exchange(mask, &v, sizeof v, from / width == lane / width ? from : lane, &v);
   return v;
 }
 template <class T> static inline T __shfl_up_sync(unsigned mask, T v, int by, int width = 32) {
   const int lane = moth_lane(), from = lane - by;
-  moth_exchange(mask, &v, sizeof v, from >= lane / width * width ? from : lane, &v);
+  moth_warp_exchange(mask, &v, sizeof v, from >= lane / width * width ? from : lane, &v);
   return v;
 }
 static inline int __any_sync(unsigned mask, int v) { return __ballot_sync(mask, v) != 0; }

@@ -434,7 +434,7 @@ static const fiber *partner(unsigned lane) {
   return there && thread_at[t]->met == now->met ? thread_at[t] : NULL;
 }
 
-void moth_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs) {
+void moth_warp_exchange(unsigned mask, const void *mine, size_t size, int from, void *theirs) {
   memcpy(now->brought, mine, size);
   wait_for(mask);
   const fiber *other = partner((unsigned)from);

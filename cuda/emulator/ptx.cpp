@@ -23,7 +23,8 @@ static void nap(void) { __nanosleep(0); }
 static const moth_ptx_machine machine = {
   (const unsigned(*)[3])(const void *)&threadIdx, (const unsigned(*)[3])(const void *)&blockIdx,
   (const unsigned(*)[3])(const void *)&blockDim,  (const unsigned(*)[3])(const void *)&gridDim,
-  lane, barrier, barrier_count, warp_barrier, nap, moth_exchange, moth_together, moth_copy_later,
+  lane, barrier, barrier_count, warp_barrier, nap, moth_warp_exchange, moth_together,
+  moth_copy_later,
   moth_await_copies, __ballot_sync, moth_counts_instructions(), moth_counts_touch};
 
 /* Both compilers mangle a name alike, except for the mark of static functions; the file name
