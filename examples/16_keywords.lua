@@ -145,4 +145,5 @@ local values = results:compute()
 for i, share in ipairs(values.each:tolist()) do print(("%-6s %.2f"):format(WORDS[i], share)) end
 local accuracy = values.accuracy:item()
 print(("unheard voices: accuracy %.3f"):format(accuracy))
-assert(args.epochs < 10 or args.voices or accuracy > 0.9, "the words were not learned")
+-- Seeds 1, 2, 3: 0.983, 0.978, 0.983. The same net in PyTorch: 0.998, 0.995, 0.995.
+assert(args.epochs < 20 or args.voices or accuracy > 0.96, "the words were not learned")
