@@ -40,7 +40,10 @@ end
 
 -- The power of the absolute values of complex numbers.
 local function absolute(x, power)
-  if power == 2 then return (x:square():sum(-1)) end
+  if power == 2 then
+    local real, imaginary = x:select(-1, 1), x:select(-1, 2)
+    return ((real * real):addcmul(imaginary, imaginary))
+  end
   local y = require("moth").linalg.vector_norm(x, 2, -1)
   return power == 1 and y or (y:pow(power))
 end
