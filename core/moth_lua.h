@@ -522,13 +522,13 @@ enum { /* operations; of bool: or, and, and, or */
   MOTH_REDUCE_SUM, MOTH_REDUCE_PRODUCT, MOTH_REDUCE_MIN, MOTH_REDUCE_MAX, MOTH_REDUCE_BAND,
   MOTH_REDUCE_BOR, MOTH_REDUCE_BXOR, MOTH_REDUCE_MEAN
 };
-typedef struct moth_exchange {
+typedef struct moth_transfer_args {
   int32_t kind, group, op;
   int32_t peer;              /* the root, receiver or sender in the group; recv: -1 is any */
   int32_t tag;               /* of send and recv, from 0 to 32767 */
   moth_handle input, output; /* contiguous CPU tensors of one dtype; may be the same */
   const int64_t *sizes;      /* all_to_all: elements to each rank, then from each rank */
-} moth_exchange;
+} moth_transfer_args;
 /* Opens the library at `path` (NULL: the one that is installed) and calls MPI_Init, unless the host
 ** has. Fills in this process's rank and the number of processes. */
 int32_t moth_mpi_open(moth_ctx *ctx, const char *path, int32_t *rank, int32_t *size);
@@ -541,7 +541,7 @@ int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *
 int32_t moth_group_free(moth_ctx *ctx, int32_t group);
 /* Starts a message, which keeps its tensors alive. Members of a group start its collectives in the
 ** same order. */
-int32_t moth_transfer_start(moth_ctx *ctx, const moth_exchange *x, moth_transfer **made);
+int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_transfer **made);
 int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m); /* 1, 0 or an error */
 /* Waits at most so many seconds. *source (or NULL): the sender of a received message. */
 int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int32_t *source);

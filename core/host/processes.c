@@ -58,7 +58,7 @@ enum { NOTE_SIZE = 3, NOTES = 64 };
 
 struct moth_transfer {
   moth_transfer *next;
-  moth_exchange x;
+  moth_transfer_args x;
   moth_tensor *input, *output; /* counted */
   moth_mpi_handle request;
   char *scratch; /* reductions of f16 and bf16: f32 */
@@ -417,7 +417,7 @@ static int take_tensors(moth_ctx *ctx, moth_transfer *m, const group *g) {
 }
 
 /* Is the message one that the group can have? */
-static int check_exchange(moth_ctx *ctx, const moth_exchange *x, const group *g) {
+static int check_exchange(moth_ctx *ctx, const moth_transfer_args *x, const group *g) {
   const bool from_any = x->kind == RECV && x->peer == -1;
   if (x->kind < 0 || x->kind > RECV || x->op < 0 || x->op > MOTH_REDUCE_MEAN ||
       (x->kind == ALL_TO_ALL && !x->sizes))
@@ -430,7 +430,7 @@ static int check_exchange(moth_ctx *ctx, const moth_exchange *x, const group *g)
   return MOTH_OK;
 }
 
-int32_t moth_transfer_start(moth_ctx *ctx, const moth_exchange *x, moth_transfer **made) {
+int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_transfer **made) {
   MOTH_NEED(ctx, x && made, MOTH_E_ARG);
   group *g = group_of(ctx, x->group);
   int status = g ? check_exchange(ctx, x, g) : ctx->error.code;

@@ -105,7 +105,7 @@ function Work:__tostring()
   return ("Work(%s, %s)"):format(self.name, self.transfer and "under way" or "done")
 end
 
-local exchange = ffi.new "moth_exchange"
+local exchange = ffi.new "moth_transfer_args"
 local made = ffi.new "moth_transfer *[1]"
 
 --- Starts a transfer. input, output: contiguous tensors or nil. after: a function that runs when it

@@ -37,7 +37,7 @@ dist.init_process_group = define {
     .. "that was started alone gets rank 0 of 1. MPI is opened here: Open MPI or MPICH, the one "
     .. "whose launcher runs; MOTH_MPI names another library. When a script ends with an error, "
     .. "all processes end. Ranks count from 0.",
-  examples = {}, outputs = "none",
+  examples = "{timeout = 60}", outputs = "none",
   args = {{"enum", "backend", "the library that moves the tensors", choices = BACKENDS},
           {"float", "timeout", "seconds after which an operation raises an error that names the "
             .. "ranks that are missing", default = 1800},
@@ -61,7 +61,7 @@ dist.destroy_process_group = define {
   name = "destroy_process_group",
   doc = "Ends the use of MPI, or of one group. All of its processes call it. ./moth calls it when "
     .. "a script ends without an error.",
-  examples = {}, outputs = "none",
+  examples = "", outputs = "none",
   args = {{"any", "group", "the group to end; default: all", optional = true}},
   run = function(group)
     if group and group ~= current("destroy_process_group").world then
@@ -87,7 +87,7 @@ function dist.is_initialized() return groups.get() ~= nil end
 --- The rank of this process, from 0; in a group, -1 for a process outside.
 dist.get_rank = define {
   name = "get_rank", doc = "The number of this process in the group, from 0; -1 if it is outside.",
-  examples = {}, outputs = "rank", args = {GROUP},
+  examples = "", outputs = "rank", args = {GROUP},
   run = function(group)
     group = group_of("get_rank", group)
     return group.place[groups.get().rank] or -1
@@ -96,7 +96,7 @@ dist.get_rank = define {
 
 dist.get_world_size = define {
   name = "get_world_size", doc = "The number of processes in the group; -1 for a process outside.",
-  examples = {}, outputs = "size", args = {GROUP},
+  examples = "", outputs = "size", args = {GROUP},
   run = function(group)
     group = group_of("get_world_size", group)
     return group.place[groups.get().rank] and #group.ranks or -1
@@ -125,7 +125,7 @@ end
 
 dist.get_backend = define {
   name = "get_backend", doc = "The library that moves the tensors: \"mpi\" or \"nccl\".",
-  examples = {}, outputs = "name", args = {GROUP},
+  examples = "", outputs = "name", args = {GROUP},
   run = function() return current("get_backend").backend end,
 }
 
@@ -138,7 +138,7 @@ end
 dist.new_group = define {
   name = "new_group",
   doc = "A group of some processes. All processes call it, with the same ranks, members or not.",
-  examples = {}, outputs = "group",
+  examples = "{0, 2}", outputs = "group",
   args = {{"any", "ranks", "list of ranks, which count from 0; default: all", optional = true}},
   run = function(ranks)
     local s = current "new_group"
@@ -170,7 +170,6 @@ dist.ReduceOp = {SUM = "sum", AVG = "mean", PRODUCT = "product", MIN = "min", MA
                  BAND = "band", BOR = "bor", BXOR = "bxor"}
 
 local function collective(record)
-  record.examples = {}
   record.outputs = "work"
   record.args[#record.args + 1] = GROUP
   record.args[#record.args + 1] = ASYNC
@@ -180,14 +179,16 @@ end
 -- ---- collectives ----
 
 dist.barrier = collective {
-  name = "barrier", doc = "Waits until all processes of the group have called it.", args = {},
+  name = "barrier", examples = "",
+  doc = "Waits until all processes of the group have called it.", args = {},
   run = function(group, async)
     return (start("barrier", "BARRIER", group_of("barrier", group), async))
   end,
 }
 
 dist.broadcast = collective {
-  name = "broadcast", doc = "Copies the tensor of one process into that of all others, in place.",
+  name = "broadcast", examples = "moth.ones(3), {src = 0}",
+  doc = "Copies the tensor of one process into that of all others, in place.",
   args = {{"tensor", "tensor", "what src sends; the others' is overwritten"},
           {"int", "src", "rank of the sender", default = 0}},
   run = function(x, src, group, async)
@@ -199,7 +200,7 @@ dist.broadcast = collective {
 }
 
 dist.all_reduce = collective {
-  name = "all_reduce",
+  name = "all_reduce", examples = "moth.ones(3), \"mean\"",
   doc = "Reduces the tensors of all processes, in place: all get the result. float16 and bfloat16 "
     .. "are reduced in float32.",
   args = {{"tensor", "tensor", "of one shape and dtype in all processes"}, OP},
@@ -211,7 +212,8 @@ dist.all_reduce = collective {
 }
 
 dist.reduce = collective {
-  name = "reduce", doc = "Reduces the tensors of all processes into that of one, in place.",
+  name = "reduce", examples = "moth.ones(3), {dst = 0}",
+  doc = "Reduces the tensors of all processes into that of one, in place.",
   args = {{"tensor", "tensor", "of one shape and dtype in all processes"},
           {"int", "dst", "rank of the process that gets the result", default = 0}, OP},
   run = function(x, dst, op, group, async)
@@ -223,7 +225,8 @@ dist.reduce = collective {
 }
 
 dist.all_gather = collective {
-  name = "all_gather", doc = "Copies the tensors of all processes into a list, by rank.",
+  name = "all_gather", examples = "{moth.zeros(3), moth.zeros(3)}, moth.ones(3)",
+  doc = "Copies the tensors of all processes into a list, by rank.",
   args = {{"any", "tensor_list", "list of tensors that are overwritten, one for each process"},
           {"tensor", "tensor", "of one shape and dtype in all processes"}},
   run = function(list, x, group, async)
@@ -240,6 +243,8 @@ local function into_one(name, kind, doc, args, takes_op)
   if takes_op then args[#args + 1] = OP end
   return collective {
     name = name, doc = doc, args = args,
+    examples = kind == "ALL_GATHER" and "moth.zeros(2, 3), moth.ones(3)"
+      or "moth.zeros(3), moth.ones(2, 3)",
     run = function(output, input, op, group, async)
       if not takes_op then op, group, async = nil, op, group end
       local y, after = dense(name, "output", output)
@@ -259,7 +264,7 @@ dist.reduce_scatter_tensor = into_one("reduce_scatter_tensor", "REDUCE_SCATTER",
    {"tensor", "input", "with the elements of all parts"}}, true)
 
 dist.reduce_scatter = collective {
-  name = "reduce_scatter",
+  name = "reduce_scatter", examples = "moth.zeros(3), {moth.ones(3), moth.ones(3)}",
   doc = "Reduces lists of tensors: the process of rank r gets the result of the tensors r + 1.",
   args = {{"tensor", "output", "the result"},
           {"any", "input_list", "list of tensors, one for each process"}, OP},
@@ -273,7 +278,8 @@ dist.reduce_scatter = collective {
 }
 
 dist.gather = collective {
-  name = "gather", doc = "Copies the tensors of all processes into a list of one process.",
+  name = "gather", examples = "moth.ones(3), {moth.zeros(3), moth.zeros(3)}, {dst = 0}",
+  doc = "Copies the tensors of all processes into a list of one process.",
   args = {{"tensor", "tensor", "of one shape and dtype in all processes"},
           {"any", "gather_list", "in dst: list of tensors that are overwritten", optional = true},
           {"int", "dst", "rank of the process that gets them", default = 0}},
@@ -290,7 +296,8 @@ dist.gather = collective {
 }
 
 dist.scatter = collective {
-  name = "scatter", doc = "Sends each process one tensor of a list.",
+  name = "scatter", examples = "moth.zeros(3), {moth.ones(3), moth.zeros(3)}, {src = 0}",
+  doc = "Sends each process one tensor of a list.",
   args = {{"tensor", "tensor", "receives the tensor"},
           {"any", "scatter_list", "in src: list of tensors, one for each process", optional = true},
           {"int", "src", "rank of the sender", default = 0}},
@@ -333,7 +340,7 @@ local function rows_of(x)
 end
 
 dist.all_to_all_single = collective {
-  name = "all_to_all_single",
+  name = "all_to_all_single", examples = "moth.zeros(4), moth.ones(4)",
   doc = "Splits the rows of input, sends a part to each process, and joins what arrives in output.",
   args = {{"tensor", "output", "receives the parts, in the order of ranks"},
           {"tensor", "input", "rows for all processes, in the order of ranks"},
@@ -357,7 +364,9 @@ dist.all_to_all_single = collective {
 }
 
 dist.all_to_all = collective {
-  name = "all_to_all", doc = "Sends each process one tensor of a list, and receives one from each.",
+  name = "all_to_all",
+  examples = "{moth.zeros(2), moth.zeros(2)}, {moth.ones(2), moth.ones(2)}",
+  doc = "Sends each process one tensor of a list, and receives one from each.",
   args = {{"any", "output_tensor_list", "list of tensors that are overwritten"},
           {"any", "input_tensor_list", "list of tensors, one for each process"}},
   run = function(outputs, inputs, group, async)
@@ -387,7 +396,7 @@ local TAG = {"int", "tag", "number that send and recv share", default = 0, bound
 
 local function sender(name, async)
   return define {
-    name = name, outputs = async and "work" or "none", examples = {},
+    name = name, outputs = async and "work" or "none", examples = "{moth.zeros(2), moth.zeros(2)}, {moth.ones(2), moth.ones(2)}",
     doc = "Sends a tensor to another process, which calls recv."
       .. (async and " Returns a Work; change the tensor after work:wait()." or ""),
     args = {{"tensor", "tensor", "the tensor"}, {"int", "dst", "rank of the receiver"}, GROUP, TAG},
@@ -401,7 +410,7 @@ end
 
 local function receiver(name, async)
   return define {
-    name = name, outputs = async and "work" or "rank", examples = {},
+    name = name, outputs = async and "work" or "rank", examples = "moth.zeros(3), 0",
     doc = "Receives a tensor that another process sends. Returns "
       .. (async and "a Work." or "the sender's rank."),
     args = {{"tensor", "tensor", "is overwritten; of the sender's shape and dtype"},

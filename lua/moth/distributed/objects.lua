@@ -81,7 +81,7 @@ objects.broadcast_object_list = define {
   name = "broadcast_object_list",
   doc = "Replaces the values of the list by those of the process src: numbers, strings, booleans, "
     .. "tensors (on the CPU) and tables of them.",
-  examples = {}, outputs = "none",
+  examples = "{{epoch = 3}}", outputs = "none",
   args = {LIST, {"int", "src", "rank of the sender", default = 0}, GROUP},
   run = function(list, src, group)
     local fname = "broadcast_object_list"
@@ -120,7 +120,7 @@ end
 
 objects.scatter_object_list = define {
   name = "scatter_object_list", doc = "Gives each process one value of the list of src.",
-  examples = {}, outputs = "none",
+  examples = "{}, {1, 2}", outputs = "none",
   args = {{"any", "scatter_object_output_list", "its first element becomes the value"},
           {"any", "scatter_object_input_list", "in src: one value for each process",
             optional = true},
