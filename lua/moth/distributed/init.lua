@@ -396,7 +396,7 @@ local TAG = {"int", "tag", "number that send and recv share", default = 0, bound
 
 local function sender(name, async)
   return define {
-    name = name, outputs = async and "work" or "none", examples = "{moth.zeros(2), moth.zeros(2)}, {moth.ones(2), moth.ones(2)}",
+    name = name, outputs = async and "work" or "none", examples = "moth.ones(3), 1",
     doc = "Sends a tensor to another process, which calls recv."
       .. (async and " Returns a Work; change the tensor after work:wait()." or ""),
     args = {{"tensor", "tensor", "the tensor"}, {"int", "dst", "rank of the receiver"}, GROUP, TAG},
