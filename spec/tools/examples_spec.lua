@@ -55,7 +55,8 @@ describe("each example", function()
                  ["10_checkpoints.lua"] = true, ["11_vnet.lua"] = true,
                  ["12_word2vec.lua"] = true, ["13_detection.lua"] = true,
                  ["14_transfer.lua"] = true, ["15_digits.lua"] = true,
-                 ["16_keywords.lua"] = true, ["17_text.lua"] = true}
+                 ["16_keywords.lua"] = true, ["17_text.lua"] = true, ["18_filter.lua"] = true,
+                 ["19_distributed.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " has a claim below, is short, has a header, and ends with assertions", function()
@@ -303,5 +304,21 @@ describe("example", function()
     end
     has(run("examples/16_keywords.lua", "--epochs", "2", "--voices", "4"), "espeak%-ng speaks",
       "unheard voices: accuracy %d")
+  end)
+
+  it("18 learns to remove noise, from drawings if there are no photographs", function()
+    local out = os.tmpname() .. ".png"
+    has(run("examples/18_filter.lua", "--data", "/none", "--steps", "20", "--out", out),
+      "no photographs", "the noisy picture has 2%d%.%d+ dB, the filtered one %d%d%.", "written to ")
+    os.remove(out)
+  end)
+
+  it("19 trains in one process, or names the package of MPI", function()
+    if not require("moth").distributed.is_available() then
+      pending "no MPI is installed"
+      return
+    end
+    has(run("examples/19_distributed.lua", "--data", "/none", "--samples", "1000"),
+      "epoch 1  train loss %d", "1 process: accuracy %d+%.%d+ %%, equal nets")
   end)
 end)
