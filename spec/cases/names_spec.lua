@@ -73,11 +73,11 @@ describe("a hint", function()
   end)
 
   it("is the message of the error", function()
-    assert.matches("moth has no 'distributed'; a net trains in one process", message(moth,
-      "distributed"))
+    assert.matches("moth.distributed has no 'fsdp'; each process has the whole net",
+      message(moth.distributed, "fsdp"))
     assert.matches("moth has no 'hub'; nothing is downloaded; moth.load", message(moth, "hub"))
-    assert.matches("moth has no 'models'; networks are written with "
-      .. "moth.nn", message(moth, "models"))
+    assert.matches("moth.models has no 'alexnet'; moth.models.list_models%(%) lists",
+      message(moth.models, "alexnet"))
     assert.matches("moth.nn has no 'DataParallel'; a net runs on one device", message(nn,
       "DataParallel"))
     assert.matches("moth.backends has no 'mkl'; the CPU's kernels are Moth's own",
@@ -102,7 +102,7 @@ describe("a suggestion for a misspelt name", function()
     assert.matches("did you mean 'mode'", message(moth, "modez"))
     assert.matches("did you mean 'Linear'", message(nn, "Lineer"))
     assert.matches("did you mean 'max_pool2d'", message(F, "max_pol2d"))
-    for _, name in ipairs { "modesl", "medals", "salted", "lists", "sumac" } do
+    for _, name in ipairs { "modesty", "medals", "salted", "lists", "sumac" } do
       assert.is_nil(message(moth, name):find("did you mean", 1, true), name)
     end
   end)

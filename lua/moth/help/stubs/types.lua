@@ -130,6 +130,7 @@ function types.example(sig, fn)
   for _, pattern in ipairs(sig.lua and SETTINGS or {}) do
     if sig.name:match("[%w_]+$"):find(pattern) then return {n = 0} end
   end
+  if (sig.file or ""):find("moth/distributed/", 1, true) then return {n = 0} end -- opens MPI
   local first = (sig.examples or ""):match "[^\n]+"
   if not first then return {n = 0} end
   return run("return fn(" .. first:gsub("%s*%-%- domain:.*$", "") .. ")", fn)
