@@ -422,10 +422,30 @@ local function tensor_page()
   return concat(out, "\n") .. "\n"
 end
 
+local MOST = 400000 -- bytes of a file
+
+-- Adds the tables of named arguments to the files, as moth.Args, moth.Args2 and so on.
+local function add_tables(pages)
+  local out, size, count = nil, MOST, 0
+  for _, text in ipairs(tables) do
+    if size >= MOST and text:find("^\n%-%-%-@class") or not out then
+      count, size = count + 1, 0
+      local name = "moth.Args" .. (count > 1 and count or "")
+      out = {"---@meta " .. name, "-- Made by `moth docs --stubs`: tables of named arguments."}
+      pages[name .. ".lua"] = out
+    end
+    out[#out + 1], size = text, size + #text + 1
+  end
+  for i = 1, count do
+    local name = "moth.Args" .. (i > 1 and i or "") .. ".lua"
+    pages[name] = concat(pages[name], "\n") .. "\n"
+  end
+end
+
 --- The annotation files: a table of name -> text.
 function stubs.pages()
   table_types, described = {}, {}
-  tables = {"---@meta moth.Args", "-- Made by `moth docs --stubs`: tables of named arguments."}
+  tables = {}
   for _, row in ipairs(places.classes()) do
     local place = row.path:gsub("^moth%.", "")
     paths[row.value] = "moth." .. place
@@ -433,7 +453,7 @@ function stubs.pages()
   local pages = {}
   for _, place in ipairs(places.list) do pages[place.path .. ".lua"] = page_of(place) end
   pages["moth.Tensor.lua"] = tensor_page()
-  pages["moth.Args.lua"] = concat(tables, "\n") .. "\n"
+  add_tables(pages)
   return pages
 end
 
