@@ -278,7 +278,8 @@ it("hidden ops have a public name in messages", function()
   for _, op in ipairs(registry.ops()) do
     local name = blame.public(op.name)
     local known = pcall(function() return moth.ones(1)[name] end)
-    for _, space in ipairs { moth, F, L, moth.special, moth.fft, moth.optim, moth.ops, nn.utils } do
+    for _, space in ipairs { moth, F, L, moth.special, moth.fft, moth.optim, moth.ops, nn.utils,
+                          moth.transforms.functional } do
       known = known or pcall(function() return space[name] end)
     end
     known = known or INTERNAL:find(" " .. name .. " ", 1, true)
