@@ -184,6 +184,7 @@ without("it is no operation on tensors", [[can_cast finfo iinfo promote_types re
   manual_seed set_default_device set_default_dtype set_float32_matmul_precision set_memory_floor
   set_memory_limit set_num_threads use_deterministic_algorithms capture kernel vmap deepcopy]])
 without("it reads or writes a file", "load open save")
+without("it trains a net", "fit lr_find")
 without("its input is a Lua value", "tensor as_tensor frombuffer Tensor.new_tensor")
 without("a sparse tensor is made of two others, without work on their elements",
   "sparse_coo_tensor")

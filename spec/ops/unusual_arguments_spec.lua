@@ -1,6 +1,8 @@
 -- Errors of public functions for unusual arguments are Moth's own: they name the user's line and
 -- arguments, not variables and lines within Moth.
 
+local lfs = require "lfs"
+
 local moth = require "moth"
 local places = require "moth.help.places"
 
@@ -25,7 +27,7 @@ local INNER = {"attempt to %a+", "%a+ expected, got", "lua/moth/[%w_/]+%.lua:",
 local SETTLES = {}
 for name in ([[seed manual_seed set_printoptions set_default_dtype set_default_device help warn
   set_memory_limit set_memory_floor set_num_threads set_detect_anomaly set_grad_enabled collect
-  set_rng_state use_deterministic_algorithms set_float32_matmul_precision exit save
+  set_rng_state use_deterministic_algorithms set_float32_matmul_precision exit save init_process_group TarWriter
   set_default_validate_args]]):gmatch "%S+" do
   SETTLES[name] = true
 end
@@ -37,6 +39,17 @@ end
 
 describe("odd arguments", function()
   local tried = 0
+  local folder, home = os.tmpname() .. ".d", lfs.currentdir()
+
+  setup(function() -- some functions create files
+    lfs.mkdir(folder)
+    lfs.chdir(folder)
+  end)
+
+  teardown(function()
+    lfs.chdir(home)
+    os.execute("rm -rf '" .. folder .. "'")
+  end)
 
   for _, place in ipairs(places.list) do
     it("of the functions in " .. place.path .. " cause no error of the insides", function()

@@ -11,6 +11,7 @@
 local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lazy = require "moth.base.lazy"
+local lib = require "moth.binding.lib"
 
 local models, rows = {}, {}
 rows.feature_extraction = {"moth.models.feature_extraction"}
@@ -42,7 +43,10 @@ end
 
 local function matches(name, patterns)
   if type(patterns) == "string" then patterns = {patterns} end
-  for _, text in ipairs(patterns) do
+  for _, text in ipairs(lib.is_plain(patterns) and patterns or {patterns}) do
+    if type(text) ~= "string" then
+      errors.refuse("list_models", "patterns", "a text or a list of texts is needed", text, "E_TYPE")
+    end
     if name:find(pattern_of(text)) then return true end
   end
   return false

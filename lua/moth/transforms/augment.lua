@@ -35,7 +35,10 @@ RandomErasing.signature = define.signature("RandomErasing", {
 -- @param inplace  change the picture itself (default false)?
 function RandomErasing:init(p, scale, ratio, value, inplace)
   Maybe.init(self, p)
-  if #scale ~= 2 or scale[1] < 0 or scale[2] > 1 or scale[1] > scale[2] then
+  if not lib.is_plain(scale) or not lib.is_plain(ratio) then
+    errors.refuse("RandomErasing", lib.is_plain(scale) and "ratio" or "scale",
+      "{least, most} is needed", lib.is_plain(scale) and ratio or scale, "E_TYPE")
+  elseif #scale ~= 2 or scale[1] < 0 or scale[2] > 1 or scale[1] > scale[2] then
     errors.refuse("RandomErasing", "scale", "{least, most} from 0 to 1 is needed", scale,
       "E_DOMAIN")
   elseif #ratio ~= 2 or ratio[1] <= 0 or ratio[1] > ratio[2] then

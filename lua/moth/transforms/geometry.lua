@@ -105,6 +105,8 @@ function geometry.resized_size(height, width, size, max_size)
   if type(size) == "number" then size = {size} end
   if size and #size > 2 then
     errors.refuse("resize", "size", "one or two numbers are needed", size)
+  elseif size and #size == 0 then
+    errors.refuse("resize", "size", "one number or {height, width} is needed", size, "E_TYPE")
   elseif size and #size == 2 then
     if max_size then
       errors.argument("resize", "max_size", "needs a size of one number, the shorter side")

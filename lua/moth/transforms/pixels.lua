@@ -4,6 +4,7 @@ local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
 local dtype = require "moth.tensor.dtype"
 local errors = require "moth.error"
+local lib = require "moth.binding.lib"
 local kernels = require "moth.transforms.kernels"
 
 local ops = bind.ops
@@ -69,7 +70,12 @@ pixels.convert_image_dtype = define {
   examples = "moth.rand(3, 4, 5):mul(255):byte()",
   args = {{"object", "image", "a picture, (..., C, H, W)"},
           {"dtype?", "dtype", "the new dtype; default: float32"}},
-  run = function(x, kind) return (to_dtype(x, kind, true)) end,
+  run = function(x, kind)
+    if not lib.istensor(x) and not (type(x) == "table" and x.dtype) then
+      errors.refuse("convert_image_dtype", "image", "a picture is needed", x, "E_TYPE")
+    end
+    return (to_dtype(x, kind, true))
+  end,
 }
 
 -- ---- normalize ----

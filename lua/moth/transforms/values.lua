@@ -117,7 +117,12 @@ end
 function values.size(x)
   local kind = values.kind(x)
   if kind == "boxes" then return x.canvas_size[1], x.canvas_size[2] end
-  local data = lib.istensor(x) and x or x.data
+  local data = x
+  if type(x) == "table" then data = x.data end
+  if not lib.istensor(data) then
+    errors.raise("a picture, a tensor (..., C, H, W), is needed, got " .. errors.describe(x),
+      "E_TYPE")
+  end
   local n = data:dim()
   if n < (kind == "mask" and 2 or 3) then
     errors.raise(("a picture has three dimensions or more, (..., C, H, W), got %s"):format(
