@@ -27,7 +27,8 @@ local INNER = {"attempt to %a+", "%a+ expected, got", "lua/moth/[%w_/]+%.lua:",
 local SETTLES = {}
 for name in ([[seed manual_seed set_printoptions set_default_dtype set_default_device help warn
   set_memory_limit set_memory_floor set_num_threads set_detect_anomaly set_grad_enabled collect
-  set_rng_state use_deterministic_algorithms set_float32_matmul_precision exit save init_process_group TarWriter
+  set_rng_state use_deterministic_algorithms set_float32_matmul_precision exit save
+  init_process_group TarWriter
   set_default_validate_args]]):gmatch "%S+" do
   SETTLES[name] = true
 end

@@ -45,7 +45,7 @@ local function matches(name, patterns)
   if type(patterns) == "string" then patterns = {patterns} end
   for _, text in ipairs(lib.is_plain(patterns) and patterns or {patterns}) do
     if type(text) ~= "string" then
-      errors.refuse("list_models", "patterns", "a text or a list of texts is needed", text, "E_TYPE")
+      errors.refuse("list_models", "patterns", "a text or a list is needed", text, "E_TYPE")
     end
     if name:find(pattern_of(text)) then return true end
   end
