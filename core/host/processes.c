@@ -450,16 +450,23 @@ int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_tra
   return MOTH_OK;
 }
 
+/* Is m a message of the context? Those that ended before MPI was closed are freed. */
+static bool knows(const moth_ctx *ctx, const moth_transfer *m) {
+  const moth_transfer *at = ctx->processes ? ctx->processes->messages : NULL;
+  while (at && at != m) at = at->next;
+  return at != NULL;
+}
+
 int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m) {
   MOTH_NEED(ctx, m, MOTH_E_ARG);
-  if (!ctx->processes) return not_open(ctx);
+  if (!knows(ctx, m)) return not_open(ctx);
   progress(ctx);
   return m->done;
 }
 
 int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int32_t *source) {
   MOTH_NEED(ctx, m, MOTH_E_ARG);
-  if (!ctx->processes) return not_open(ctx);
+  if (!knows(ctx, m)) return not_open(ctx);
   ctx->processes->waits_for = m->x.kind;
   int status = wait(ctx, m, seconds);
   ctx->processes->waits_for = -1;
@@ -470,7 +477,7 @@ int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int3
 
 void moth_transfer_free(moth_ctx *ctx, moth_transfer *m) {
   MOTH_NEED(ctx, m, );
-  if (!ctx->processes) return;
+  if (!knows(ctx, m)) return;
   m->dropped = true;
   progress(ctx);
 }
@@ -533,8 +540,11 @@ int32_t moth_group_free(moth_ctx *ctx, int32_t index) {
 /* -- opening and closing -- */
 
 static int open_world(moth_ctx *ctx, struct moth_processes *p) {
-  int ready = 0, level = 0, rank = 0, size = 1;
+  int ready = 0, over = 0, level = 0, rank = 0, size = 1;
   int code = p->mpi->initialized(&ready);
+  if (!code) code = p->mpi->finalized(&over);
+  if (over)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a process can use MPI only once, and it was closed");
   if (!code && !ready) {
     code = p->mpi->init(MOTH_MPI_FUNNELED, &level);
     p->started_here = !code;

@@ -27,6 +27,7 @@ typedef struct moth_mpi {
   char version[128]; /* "Open MPI v4.1.4" */
 
   int (*initialized)(int *yes);
+  int (*finalized)(int *yes);
   int (*init)(int level, int *provided);
   int (*finalize)(void);
   int (*abort)(moth_mpi_handle comm, int code);

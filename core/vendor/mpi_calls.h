@@ -11,6 +11,7 @@
 /* X(name in moth_mpi, name in MPI, arguments) */
 #define FUNCTIONS(X)                                                                          \
   X(initialized, Initialized, (int *))                                                        \
+  X(finalized, Finalized, (int *))                                                            \
   X(init, Init_thread, (int *, char ***, int, int *))                                         \
   X(finalize, Finalize, (void))                                                               \
   X(abort, Abort, (HANDLE, int))                                                              \
@@ -46,6 +47,7 @@ static struct {
 } NAME(raw);
 
 static int NAME(initialized)(int *yes) { return SYMBOL(initialized)(yes); }
+static int NAME(finalized)(int *yes) { return SYMBOL(finalized)(yes); }
 static int NAME(init)(int level, int *provided) {
   return SYMBOL(init)(NULL, NULL, level, provided);
 }

@@ -90,6 +90,25 @@ describe("moth.distributed", function()
     assert.are.equal("0 of 1", output)
   end)
 
+  it("raises when MPI was closed and is opened again", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local path = script [[
+      local dist = require("moth").distributed
+      dist.init_process_group()
+      local work = dist.barrier{async_op = true}
+      work:wait()
+      dist.destroy_process_group()
+      print(pcall(dist.init_process_group))
+      print(pcall(dist.barrier))]]
+    local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 %s %s 2>&1")
+      :format(launcher.program, path))
+    local output = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    assert.truthy(output:find("a process can use MPI only once", 1, true), output)
+    assert.truthy(output:find("there is no process group", 1, true), output)
+  end)
+
   it("./moth run starts the processes", function()
     local launcher = debug.getregistry()["moth.launcher"]
     local path = script [[
