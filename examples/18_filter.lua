@@ -100,7 +100,7 @@ end
 local noisy = with_noise(test)
 local filtered = moth.no_grad(net, noisy:unsqueeze(1)):squeeze(1)
 local before, after = psnr(noisy, test), psnr(filtered, test)
--- PyTorch, the same net and steps, seeds 1 to 3: 27.4 to 27.8 dB
+-- PyTorch, the same net and steps, seed 1: 27.4 dB
 print(("the noisy picture has %.2f dB, the filtered one %.2f dB"):format(before, after))
 moth.utils.save_image({noisy:clamp(0, 1), filtered:clamp(0, 1), test}, args.out, {nrow = 3})
 print("written to " .. args.out)
