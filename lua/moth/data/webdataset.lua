@@ -23,13 +23,13 @@ local function refuse(name, text, code) errors.argument("WebDataset", name, text
 
 -- ---- paths ----
 
--- The texts that the inside of a pair of braces stands for.
+-- The alternatives inside a pair of braces.
 local function choices(inside)
   local first, last = inside:match "^(%d+)%.%.(%d+)$"
   local list = {}
   if first then
     if tonumber(last) - tonumber(first) >= MOST_PATHS then
-      refuse("urls", ("{%s} stands for more than %d paths"):format(inside, MOST_PATHS))
+      refuse("urls", ("{%s} makes more than %d paths"):format(inside, MOST_PATHS))
     end
     local width = first:find "^0%d" and #first or 1
     local form = "%0" .. width .. "d"

@@ -58,7 +58,7 @@ models.list_models = define {
   outputs = "names",
   examples = "\"resnet*\"\n{exclude = {\"*_bn\", \"audio*\"}}",
   args = {
-    {"any", "include", "a name or a list of names to include; * stands for any text",
+    {"any", "include", "a name or a list of names to include; * matches any text",
      optional = true},
     {"any", "exclude", "a name or a list of names to leave out", optional = true},
   },

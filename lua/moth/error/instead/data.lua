@@ -7,6 +7,5 @@ return {["moth.data"] = {
   ["IterDataPipe DFIterDataPipe MapDataPipe DataChunk functional_datapipe argument_validation "
     .. "guaranteed_datapipes_determinism non_deterministic runtime_validation "
     .. "runtime_validation_disabled"] = PIPES,
-  ["DistributedSampler distributed"] = "moth.data.Subset takes the positions of one part of a "
-    .. "dataset",
+  distributed = "it is moth.data.DistributedSampler",
 }}

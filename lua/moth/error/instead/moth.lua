@@ -8,8 +8,8 @@ local QUANTIZED = "there are no quantized dtypes; moth.fake_quantize_per_tensor_
   .. "they do"
 local STRIDED = "moth.as_strided views memory in any order"
 local SCRIPT = "it belongs to TorchScript, which has no counterpart; " .. FASTER
-local ONE_PROCESS = "a net trains in one process; moth.token shares tensors between threads, as in "
-  .. "examples/12_word2vec.lua"
+local ONE_PROCESS = "a tensor belongs to one process; moth.distributed copies tensors between "
+  .. "processes, moth.token shares them between threads"
 local LIBRARY = "it is an entry of one backend; "
 local AUTOCAST = "moth.autocast(f, ...) calls f in half precision, for all devices"
 local STORAGE = "a tensor owns its memory; x:data_ptr(), x:storage_offset() and x.nbytes "
