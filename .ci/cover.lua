@@ -10,7 +10,8 @@
 local cover = {}
 
 local MARKS, TEXT = 2 ^ 20, 64 * 2 ^ 20
-local SLOW = 30 -- seconds of CPU time: such a spec file is not measured
+-- Seconds of CPU time: a slower spec file is not measured.
+local SLOW = tonumber(os.getenv "MOTH_MUTATE_SLOW") or 30
 
 local function run(command)
   if os.execute(command) ~= 0 then error("this failed: " .. command, 0) end
@@ -100,6 +101,14 @@ function cover.build(tree, here, code_of)
     .. "cp .[a-z]* build-cover/tree 2>/dev/null; mkdir build-cover/tree/build && "
     .. "cp build-cover/moth build-cover/libmoth.so build-cover/tree/build"):format(tree))
   instrument(folder .. "/tree", code_of)
+end
+
+-- Puts the instrumented library back if a spec has built another one, and marks the build as new:
+-- `./moth` would build it again, without marks.
+local function restore_build(tree)
+  run(("cd '%s/build-cover' && for one in moth libmoth.so; do cmp -s $one tree/build/$one || "
+    .. "{ rm -f tree/build/$one; cp $one tree/build; } || exit 1; done; "
+    .. "touch tree/build/.stamp tree/build/.data-asked"):format(tree))
 end
 
 -- Return address of a tracer call -> "FILE:LINE FILE:LINE ...", with inlined callers.
@@ -204,6 +213,7 @@ function cover.measure(tree, specs, folder, timed)
       local seconds, passed = timed(spec)
       local found, marks = {}, folder .. "/marks"
       if seconds < SLOW then
+        restore_build(tree)
         run(("rm -f '%s' && truncate -s %d '%s'"):format(marks, MARKS + TEXT, marks))
         os.execute(("cd '%s/build-cover/tree' && LD_PRELOAD='%s/build-cover/cover.so' "
           .. "MOTH_MARKS='%s' timeout -k 5 120 build/moth test '%s' >/dev/null 2>&1")
