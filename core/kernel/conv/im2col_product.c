@@ -244,11 +244,14 @@ static void interleave(const task *t, int64_t ldy) {
 }
 
 /* Copies the last columns of an image that is read in place, so that nothing after its end is
-** read. */
+** read. The rest of the tile is 0: products with subnormal numbers in old memory would be slow. */
 static void plain_rest(const task *t, const float *x, int64_t plane, int64_t channels,
                        int64_t valid) {
-  for (int64_t c = 0; c < channels; c++)
-    memcpy(t->xs + c * MOTH_TILE_COLUMNS, x + c * plane, (size_t)valid * sizeof *x);
+  for (int64_t c = 0; c < channels; c++) {
+    float *to = t->xs + c * MOTH_TILE_COLUMNS;
+    memcpy(to, x + c * plane, (size_t)valid * sizeof *x);
+    memset(to + valid, 0, (size_t)(t->j->tile->columns - valid) * sizeof *to);
+  }
 }
 
 static void run_task(const task *t) {

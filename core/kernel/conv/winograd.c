@@ -93,7 +93,8 @@ static int cut_runs(const job *j, int64_t patch, int64_t end, run *runs) {
 }
 
 /* Transforms patches of one channel to v[i * plane + patch]. Writes a few floats after each run,
-** which the next run overwrites. */
+** which the next run overwrites. The rest of the last tile becomes 0: products with subnormal
+** numbers in old memory would be slow. */
 static void transform_channel(const job *j, const float *x, const run *runs, int count, float *v) {
   int64_t image = j->groups * j->channels * j->in[0] * j->in[1];
   for (const run *r = runs; r < runs + count; r++) {
@@ -107,6 +108,10 @@ static void transform_channel(const job *j, const float *x, const run *runs, int
     j->tile->patches(row, least(from - left, width), until > from ? until - from : 0, r->n,
                      2 * j->in[0] * j->in[1], v + r->at, j->plane);
   }
+  const int64_t n = runs[count - 1].at + runs[count - 1].n;
+  const int64_t end = ceil_div(n, j->tile->columns) * j->tile->columns;
+  for (int64_t i = 0; n < end && i < 16; i++)
+    memset(v + i * j->plane + n, 0, (size_t)(end - n) * sizeof *v);
 }
 
 /* Transforms the results of one filter in n patches, from m[i][filter][patch], and writes them. */
