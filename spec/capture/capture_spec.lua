@@ -408,6 +408,10 @@ describe("while a step is recorded", function()
     item = function(v) return v:sum():item() end,
     tolist = function(v) return v:tolist() end,
     tostring = function(v) return tostring(v) end,
+    data_ptr = function(v) return v:data_ptr() end,
+    write_png = function(v) moth.io.write_png(v:to(moth.uint8):view(1, 1, 3), os.tmpname()) end,
+    decode_image = function() moth.io.decode_image(moth.io.encode_png(moth.zeros(1, 2, 2)
+      :to(moth.uint8))) end,
     nonzero = function(v) return v:nonzero() end,
     masked_select = function(v) return v:masked_select(v:gt(1)) end,
     unique = function(v) return moth.unique(v) end,

@@ -366,6 +366,16 @@ end
 
 local info = ffi.new("moth_tensor_info")
 
+--- The address of the first element of a contiguous tensor; NULL if it has no elements.
+-- @param name  the function as the user knows it
+function lib.data(x, name)
+  local at = C.moth_data(ctx, x)
+  if at == nil and lib.inspect(x, name).numel > 0 then
+    errors.status(C.MOTH_E_STATE, name, nil, x)
+  end
+  return at
+end
+
 --- Dtype, sizes, strides and so on of a tensor, in a struct that the next call overwrites.
 -- @param fname, aname  the function and the argument to blame if x was released
 function lib.inspect(x, fname, aname)

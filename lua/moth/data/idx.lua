@@ -79,7 +79,7 @@ local function read(path, fname, argument)
     reader:expect(size, "elements")
     local moth = require "moth"
     local elements = moth.empty(shape, {dtype = moth[kind[1]]})
-    local at = ffi.cast("uint8_t *", lib.C.moth_data(lib.ctx, elements))
+    local at = ffi.cast("uint8_t *", lib.data(elements, "load_idx"))
     reader:fill(at, size, "elements")
     swap(at, size, kind[2])
     return elements

@@ -40,7 +40,7 @@ end
 local function find_lines(self)
   local moth, room, n = require "moth", 256, 0
   local function new(size) return moth.empty(size, {dtype = moth.int64}) end
-  local function numbers(x) return ffi.cast("int64_t *", lib.C.moth_data(lib.ctx, x)) end
+  local function numbers(x) return ffi.cast("int64_t *", lib.data(x, "JSONLines")) end
   local offsets = new(room)
   local list, at = numbers(offsets), 0
   while at < self.size do
@@ -110,7 +110,7 @@ end
 
 function JSONLines:get(i)
   i = datasets.position("get", i, self.n)
-  local from = tonumber(ffi.cast("int64_t *", lib.C.moth_data(lib.ctx, self.offsets))[i - 1])
+  local from = tonumber(ffi.cast("int64_t *", lib.data(self.offsets, "JSONLines"))[i - 1])
   local text = ffi.string(self.start + from, line_end(self, from) - from)
   local value, why = json.decode(text)
   if value == nil then

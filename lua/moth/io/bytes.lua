@@ -113,7 +113,7 @@ function bytes.as(x, name, shape, from, fname, swapped)
 end
 
 --- The address of the bytes of a contiguous uint8 tensor on the CPU.
-function bytes.address(x) return ffi.cast("const uint8_t *", C.moth_data(ctx, x)) end
+function bytes.address(x) return ffi.cast("const uint8_t *", lib.data(x, "moth.io")) end
 
 --- A tensor of the file's bytes, starting at `from`.
 function File:tensor(name, shape, from) return bytes.as(self.all, name, shape, from, self.fname) end
@@ -137,7 +137,7 @@ function bytes.memory(value)
     local info = lib.inspect(value)
     if info.dtype ~= C.MOTH_U8 or tostring(value.device) ~= "cpu" then return nil end
     self.anchor = value:contiguous()
-    self.at, self.size = C.moth_data(ctx, self.anchor), value:numel()
+    self.at, self.size = lib.data(self.anchor, "moth.io"), value:numel()
   elseif type(value) == "cdata" and tostring(ffi.typeof(value)):find "%[[%d?]+%]>$" then
     self.at, self.size = value, ffi.sizeof(value)
   else

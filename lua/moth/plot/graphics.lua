@@ -69,7 +69,7 @@ end
 
 -- The palette's number of each pixel.
 local function indexed(pixels, h, w)
-  local from = ffi.cast("const uint8_t *", lib.C.moth_data(lib.ctx, pixels))
+  local from = ffi.cast("const uint8_t *", lib.data(pixels, "plot"))
   local to = lib.array("uint8_t", h * w)
   for y = 0, h - 1 do
     for x = 0, w - 1 do

@@ -207,7 +207,7 @@ function draw.image(canvas, scale, x, y, w, h, pixels)
   local x1, y1 = floor(x * scale + 0.5), floor(y * scale + 0.5)
   local wide, high = floor(w * scale + 0.5), floor(h * scale + 0.5)
   local rows, columns = pixels:size(1), pixels:size(2)
-  local from = ffi.cast("const uint8_t *", lib.C.moth_data(lib.ctx, pixels))
+  local from = ffi.cast("const uint8_t *", lib.data(pixels, "plot"))
   for row = max(y1, 0), min(y1 + high, canvas.height) - 1 do
     local source = floor((row - y1) * rows / high) * columns
     for column = max(x1, 0), min(x1 + wide, canvas.width) - 1 do

@@ -118,8 +118,7 @@ function methods.data_ptr(x)
     h = x:detach()
     while inspect(h, "data_ptr").ndim > 0 do h = ops.select(h, 1, 1) end
   end
-  local address = C.moth_data(ctx, h)
-  return tonumber(ffi.cast("intptr_t", address))
+  return tonumber(ffi.cast("intptr_t", lib.data(h, "data_ptr")))
 end
 
 --- Returns true if the elements are in row-major order without gaps, or in the order of

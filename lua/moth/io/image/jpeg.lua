@@ -161,7 +161,7 @@ function jpeg.encode(x, quality, fname)
   local capacity = tonumber(turbo.moth_tj_capacity(width, height, subsampling))
   local out, to = pixels.new(capacity, 1, 1)
   local at, size = ffi.new("uint8_t *[1]", to), ffi.new("unsigned long[1]", capacity)
-  local from = ffi.cast("const uint8_t *", lib.C.moth_data(lib.ctx, x))
+  local from = ffi.cast("const uint8_t *", lib.data(x, fname))
   local status = turbo.moth_tj_compress(compressor, from, width, 0, height, gray and GRAY or RGB,
     at, size, subsampling, quality, ACCURATE + NO_REALLOC)
   if status ~= 0 then

@@ -29,7 +29,7 @@ end
 --- An uninitialized tensor (height, width, channels), and the address of its bytes.
 function pixels.new(height, width, channels)
   local x = bind.ops.empty(height, width, channels, {dtype = require("moth").uint8, device = "cpu"})
-  return x, ffi.cast("uint8_t *", lib.C.moth_data(lib.ctx, x))
+  return x, ffi.cast("uint8_t *", lib.data(x, "moth.io"))
 end
 
 --- A tensor (height, width, channels) of int32 from bytes of unsigned 16-bit numbers in the order

@@ -147,7 +147,7 @@ local function write(ctx, x, level, fname)
   need(fname, spng.moth_spng_set_option(ctx, TO_BUFFER, 1))
   need(fname, spng.moth_spng_set_option(ctx, COMPRESSION, level))
   need(fname, spng.moth_spng_set_ihdr(ctx, ihdr))
-  need(fname, spng.moth_spng_encode(ctx, lib.C.moth_data(lib.ctx, x), x:numel(), AS_STORED,
+  need(fname, spng.moth_spng_encode(ctx, lib.data(x, fname), x:numel(), AS_STORED,
     FINALIZE))
   local size, status = ffi.new "size_t[1]", ffi.new "int[1]"
   local made = spng.moth_spng_get_buffer(ctx, size, status)

@@ -68,7 +68,7 @@ end
 --- The bytes of a PNG file of a contiguous uint8 (height, width, 1 to 4), as a uint8 tensor.
 function stb.encode(x, fname)
   local size, channels = ffi.new "int[1]", x:size(3)
-  local from = ffi.cast("const uint8_t *", lib.C.moth_data(lib.ctx, x))
+  local from = ffi.cast("const uint8_t *", lib.data(x, fname))
   local made = lib_stb.moth_stb_write(from, x:size(2) * channels, x:size(2), x:size(1), channels,
     size)
   if made == nil then errors.raise(fname .. ": out of memory", "E_MEM") end

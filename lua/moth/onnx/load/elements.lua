@@ -82,7 +82,7 @@ N.BitCast = row("to:int!", function(a, x)
   local shape, h, device = lib.int64s(math.max(x:dim(), 1)), lib.Handle(), x.device
   for d = 1, x:dim() do shape[d - 1] = x:size(d) end
   x = x:detach():cpu():contiguous()
-  local start = lib.C.moth_data(lib.ctx, x)
+  local start = lib.data(x, "onnx.load")
   lib.check(lib.C.moth_from_bytes(lib.ctx, codes[dtype], shape, x:dim(), start,
     x:numel() * dtype.itemsize, h), "onnx.load")
   return lib.adopt(h, 0):to(device)

@@ -152,7 +152,7 @@ function EventFile:event(event)
     else
       local info = lib.inspect(piece)
       local size = tonumber(info.numel * info.itemsize)
-      ffi.copy(b + at, lib.C.moth_data(lib.ctx, piece), size)
+      ffi.copy(b + at, lib.data(piece, "SummaryWriter"), size)
       at = at + size
     end
   end

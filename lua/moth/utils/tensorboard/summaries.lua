@@ -113,7 +113,7 @@ function summaries.pr_curve_raw(tag, vectors, thresholds)
   local moth = require "moth"
   local data = moth.stack(vectors):to(moth.float32):cpu():contiguous()
   local content = packed("PrCurve", {num_thresholds = math.min(thresholds, MOST_THRESHOLDS)})
-  local bytes = ffi.string(lib.C.moth_data(lib.ctx, data), data:numel() * 4)
+  local bytes = ffi.string(lib.data(data, "SummaryWriter"), data:numel() * 4)
   return {tag = tag, metadata = metadata("pr_curves", content),
           tensor = {dtype = FLOAT, float_val = bytes,
                     tensor_shape = {dim = {{size = data:size(1)}, {size = data:size(2)}}}}}
@@ -238,7 +238,7 @@ summaries.audio = scope.inside(function(x, rate)
   local size = 2 * samples:numel()
   local wav = "RIFF" .. little(36 + size, 4) .. "WAVEfmt " .. little(16, 4) .. little(1, 2)
     .. little(1, 2) .. little(rate, 4) .. little(2 * rate, 4) .. little(2, 2) .. little(16, 2)
-    .. "data" .. little(size, 4) .. ffi.string(lib.C.moth_data(lib.ctx, samples), size)
+    .. "data" .. little(size, 4) .. ffi.string(lib.data(samples, "SummaryWriter"), size)
   return {sample_rate = rate, num_channels = 1, length_frames = samples:numel(),
           encoded_audio_string = wav, content_type = "audio/wav"}
 end)
