@@ -214,6 +214,8 @@ int32_t moth_task_begin(moth_ctx *ctx, const moth_handle *roots, const moth_hand
   for (uint32_t i = 0; !status && i < nroots; i++)
     status = add_root(t, &roots[i], grads ? &grads[i] : NULL);
   if (!status && ninputs) status = moth_requested_find(t);
+  t->counts = ctx->hooked_leaves && !ninputs;
+  if (!status && t->counts) status = moth_leaves_count(t);
   if (status) {
     moth_task_free(ctx, t->id);
     return status;
@@ -284,16 +286,23 @@ static int hand_to_requested(moth_task *t) {
   return MOTH_OK;
 }
 
+/* An edge to n has delivered. Runs a hooked leaf next if that was the last one. */
+static void count_down(moth_task *t, const moth_node *n) {
+  if (!(n->flags & MOTH_N_LEAF) || !(n->flags & MOTH_N_HOOKED)) return;
+  task_entry *e = moth_task_entry(t, n);
+  if (e && e->edges && --e->edges == 0) moth_task_first(t, e);
+}
+
 /* Passes the gradients of a node's inputs along its edges. dxs is emptied even on error. */
 static int pass_on(moth_task *t, moth_node *n, moth_tensor **dxs) {
   int status = MOTH_OK;
   for (uint32_t i = 0; i < n->nin; i++) {
     moth_tensor *dx = dxs[i];
     dxs[i] = NULL;
-    if (!dx) continue;
     const moth_node *to = n->edges[i].node;
-    if (status || !to || !moth_task_useful(t, to)) moth_tensor_release(dx);
-    else status = send(t, &n->edges[i], dx);
+    if (dx && (status || !to || !moth_task_useful(t, to))) moth_tensor_release(dx);
+    else if (dx) status = send(t, &n->edges[i], dx);
+    if (to && t->counts) count_down(t, to);
   }
   return status;
 }

@@ -1,7 +1,8 @@
 /* backward_parts.h -- declarations shared by the files of a backward pass: pending_gradients.c has
 ** its entries and their heap, backward.c the walk, deferred_gradients.c the deferred products,
-** slice_gradients.c the gradients of slices, requested_inputs.c the nodes that a pass can leave
-** out, node_gradient.c the gradient of one node, backward_lua.c the functions for Lua.
+** slice_gradients.c the gradients of slices, reached_nodes.c the nodes that a pass can leave out
+** and those that must run before a hooked leaf, node_gradient.c the gradient of one node,
+** backward_lua.c the functions for Lua.
 */
 #ifndef MOTH_BACKWARD_PARTS_H
 #define MOTH_BACKWARD_PARTS_H
@@ -15,6 +16,8 @@ typedef struct task_entry {
   moth_tensor *one;  /* dys points to it if nout is 1 */
   struct deferred *deferred; /* products to add to `one`, or NULL */
   struct moth_slices *slices; /* the written ranges of `one` if not all is written, or NULL */
+  uint32_t edges; /* of a hooked leaf: edges to it whose nodes have not run */
+  bool first;     /* runs before entries with larger ids */
 } task_entry;
 
 typedef struct task_requested { /* an input whose gradient backward returns */
@@ -35,6 +38,7 @@ struct moth_task {
   uint64_t least; /* a lower bound of the requested inputs' ids */
   uint64_t *path; /* with requested inputs: ascending ids of the nodes in paths to them */
   int64_t npath, path_capacity;
+  bool counts;    /* edges to hooked leaves are counted */
   bool strays;    /* another task has overwritten the cached entry of a pending node */
   uint32_t ndeferred; /* entries with deferred products */
   uint64_t event; /* of a profile, or 0 */
@@ -54,6 +58,7 @@ void moth_task_entries_free(moth_task *t);                /* frees its entries *
 task_entry *moth_task_enter(moth_task *t, moth_node *n);
 task_entry *moth_task_entry(const moth_task *t, const moth_node *n); /* or NULL */
 void moth_task_next(moth_task *t); /* removes the first entry from the heap into t->current */
+void moth_task_first(moth_task *t, const task_entry *e); /* makes a pending entry the next one */
 /* *at += take. Allocates nothing unless *at has other references. */
 int moth_task_gather(moth_ctx *ctx, moth_tensor **at, moth_tensor *take);
 
@@ -77,7 +82,10 @@ int moth_deferred_add(moth_task *t, task_entry *e);
 int moth_deferred_add_all(moth_task *t);
 void moth_deferred_drop(moth_task *t, task_entry *e);
 
-/* -- requested_inputs.c -- */
+/* -- reached_nodes.c -- */
+
+/* Counts the edges to each hooked leaf that the heap's entries lead to. */
+int moth_leaves_count(moth_task *t);
 
 /* Finds the nodes in paths from the entries of the heap to a requested input. */
 int moth_requested_find(moth_task *t);

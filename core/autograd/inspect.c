@@ -14,6 +14,11 @@ const char *moth_node_name(moth_ctx *ctx, const moth_handle *h) {
   return x->node->op ? x->node->op->name : x->node->name;
 }
 
+static void mark_hooked(moth_node *n) {
+  n->flags |= MOTH_N_HOOKED | MOTH_N_KNOWN;
+  if (n->flags & MOTH_N_LEAF) n->ctx->hooked_leaves = true;
+}
+
 int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *h, uint64_t *id, uint32_t *output) {
   MOTH_NEED(ctx, h && id && output, MOTH_E_ARG);
   MOTH_NOTICE(ctx, OTHER);
@@ -23,7 +28,7 @@ int32_t moth_hook_id(moth_ctx *ctx, const moth_handle *h, uint64_t *id, uint32_t
   if (!edge.node)
     return moth_fail(ctx, MOTH_E_GRAPH, NULL, "%s does not require grad, so no hook would run",
                      moth_str(x));
-  edge.node->flags |= MOTH_N_HOOKED | MOTH_N_KNOWN;
+  mark_hooked(edge.node);
   *id = edge.node->id;
   *output = edge.output;
   return MOTH_OK;
@@ -71,7 +76,7 @@ int32_t moth_node_hook(moth_ctx *ctx, const moth_handle *h, int32_t after) {
   moth_error_clear(ctx);
   moth_node *n = node_of(ctx, h, &output);
   if (!n) return ctx->error.code;
-  n->flags |= MOTH_N_HOOKED | MOTH_N_KNOWN;
+  mark_hooked(n);
   if (after && !(n->flags & MOTH_N_LEAF)) n->flags |= MOTH_N_AFTER;
   return MOTH_OK;
 }

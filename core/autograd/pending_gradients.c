@@ -1,6 +1,7 @@
 /* pending_gradients.c -- the state of a backward pass: gradients that have arrived and are not yet
 ** passed on. Each node that the pass reached has one entry. Entries are in a heap by descending id,
-** which is a topological order (tape.h).
+** which is a topological order (tape.h). A hooked leaf becomes the first entry as soon as all nodes
+** with an edge to it have run: its hooks may exchange or free the gradient during the pass.
 **
 ** Tasks may nest and interleave. A node caches the index of its entry in the last task that reached
 ** it. A task whose cached index was overwritten by another task searches its heap from then on.
@@ -42,14 +43,15 @@ static int grow(moth_task *t) {
   return MOTH_OK;
 }
 
-/* -- the heap: the largest id on top -- */
+/* -- the heap: a first entry or the largest id on top -- */
 
-static uint64_t id_at(const moth_task *t, uint32_t place) {
-  return t->entries[t->heap[place]].node->id;
+static uint64_t rank_at(const moth_task *t, uint32_t place) {
+  const task_entry *e = &t->entries[t->heap[place]];
+  return e->first ? UINT64_MAX : e->node->id;
 }
 
 static void sift_up(moth_task *t, uint32_t i) {
-  while (i && id_at(t, (i - 1) / 2) < id_at(t, i)) {
+  while (i && rank_at(t, (i - 1) / 2) < rank_at(t, i)) {
     uint32_t up = (i - 1) / 2, held = t->heap[i];
     t->heap[i] = t->heap[up];
     t->heap[up] = held;
@@ -62,8 +64,8 @@ static uint32_t pop(moth_task *t) {
   t->heap[0] = t->heap[--t->nheap];
   for (;;) {
     uint32_t best = i, l = 2 * i + 1;
-    if (l < t->nheap && id_at(t, l) > id_at(t, best)) best = l;
-    if (l + 1 < t->nheap && id_at(t, l + 1) > id_at(t, best)) best = l + 1;
+    if (l < t->nheap && rank_at(t, l) > rank_at(t, best)) best = l;
+    if (l + 1 < t->nheap && rank_at(t, l + 1) > rank_at(t, best)) best = l + 1;
     if (best == i) return top;
     uint32_t held = t->heap[i];
     t->heap[i] = t->heap[best];
@@ -137,6 +139,13 @@ void moth_task_next(moth_task *t) {
   t->entries[i].node = NULL;
   t->free[t->nfree++] = i;
   if (t->current.node->task == t->id) t->current.node->task = 0;
+}
+
+void moth_task_first(moth_task *t, const task_entry *e) {
+  uint32_t place = 0;
+  while (&t->entries[t->heap[place]] != e) place++;
+  t->entries[t->heap[place]].first = true;
+  sift_up(t, place);
 }
 
 /* -- sums -- */

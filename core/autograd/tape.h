@@ -41,7 +41,7 @@ enum { MOTH_N_LEAF = 1, MOTH_N_LUA = 2, MOTH_N_HOOKED = 4, MOTH_N_KNOWN = 8, MOT
        MOTH_N_YOUNG = 32, /* leaf of a tensor made in the running capture */
        MOTH_N_CHECKPOINT = 64, /* represents a checkpoint; no pass walks it */
        MOTH_N_EMPTIED = 128, /* its saved tensors are restored when its checkpoint runs again */
-       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* used in requested_inputs.c */
+       MOTH_N_SEEN = 256, MOTH_N_USEFUL = 512, /* used in reached_nodes.c */
        MOTH_N_PACKED = 1024, /* the host stores its saved tensors in its own form (checkpoint.c) */
        MOTH_N_AFTER = 2048 /* a pass stops after its gradients: hooks of the host */ };
 

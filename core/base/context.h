@@ -141,6 +141,7 @@ struct moth_ctx {
   moth_node *checkpoint;   /* the innermost running checkpoint, counted, see checkpoint.c */
   struct moth_task *tasks; /* chained */
   uint32_t task_ids;
+  bool hooked_leaves;      /* a leaf has got hooks: passes count the edges to such leaves */
 
   struct moth_capture *capture;  /* running, see capture.h */
   uint32_t capture_id;           /* its id, or 0 */

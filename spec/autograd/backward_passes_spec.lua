@@ -198,6 +198,44 @@ describe("a hook after a leaf's gradient was added", function()
     assert.same({{40, 40}, {50, 50}}, log)
   end)
 
+  it("runs during the pass, as soon as all ops that use the leaf have run", function()
+    local first, second, both, log = leaf {1}, leaf {2}, leaf {3}, {}
+    for name, x in pairs {first = first, second = second, both = both} do
+      x:register_post_accumulate_grad_hook(function(p)
+        log[#log + 1] = name .. " " .. p.grad:item()
+      end)
+    end
+    local hidden = first * both
+    hidden:register_hook(function() log[#log + 1] = "hidden" end)
+    local late = hidden * 5
+    late:register_hook(function() log[#log + 1] = "late" end)
+    local loss = (late * second * both):sum()
+    loss:backward()
+    assert.same({"second 45", "late", "hidden", "first 90", "both 60"}, log)
+  end)
+
+  it("runs at the end if an op returned no gradient for the leaf", function()
+    local Cut = nn.class("Cut", moth.autograd.Function)
+    function Cut.forward(_, x) return x * 1 end
+    function Cut.backward() return nil end
+    local x, log = leaf {2}, {}
+    x:register_post_accumulate_grad_hook(function(p) log[#log + 1] = p.grad:item() end)
+    local y = x * 3
+    y:register_hook(function() log[#log + 1] = "y" end)
+    local loss = (Cut.apply(x * 7) + y):sum()
+    loss:backward()
+    assert.same({"y", 3}, log)
+  end)
+
+  it("runs once with the whole gradient if a checkpoint runs its ops again", function()
+    local x, log = leaf {2}, {}
+    x:register_post_accumulate_grad_hook(function(p) log[#log + 1] = p.grad:item() end)
+    local y = moth.utils.checkpoint.checkpoint(function(a) return (a * x):square() end, leaf {3})
+    local loss = (y * x):sum()
+    loss:backward()
+    assert.same({108}, log)
+  end)
+
   it("stays until it is removed, and removal does not affect other hooks", function()
     local x, count, other = leaf {1}, 0, 0
     local handle = x:register_post_accumulate_grad_hook(function() count = count + 1 end)

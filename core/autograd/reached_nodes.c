@@ -1,9 +1,11 @@
-/* requested_inputs.c -- a backward pass for the gradients of some inputs: finds the nodes in paths
-** to these inputs. The pass runs only these, and leaves the saved tensors of others to later
-** passes.
+/* reached_nodes.c -- the nodes that a backward pass will reach, found before its walk.
 **
-** The nodes are found before the walk, and their sorted ids are stored in the task. Marks in the
-** nodes themselves would be lost if a Function began another task.
+** A pass for the gradients of some inputs runs only the nodes in paths to these inputs, and leaves
+** the saved tensors of others to later passes. The sorted ids of these nodes are stored in the task.
+** Marks in the nodes themselves would be lost if a Function began another task.
+**
+** A pass that reaches a leaf with hooks counts the edges to it. The leaf runs when the last of them
+** has delivered.
 */
 #include "backward_parts.h"
 #include "base/alloc.h"
@@ -34,25 +36,24 @@ static bool leads(const moth_node *n) {
   return false;
 }
 
-/* Collects, in ascending order of ids, all nodes that the heap's entries lead to. Nodes with an id
-** below the ids of all requested inputs are left out. */
-static int collect(moth_task *t, seen_list *seen) {
+/* Collects all nodes with an id from `least` on that the heap's entries lead to. */
+static int collect(moth_task *t, uint64_t least, seen_list *seen) {
   int status = MOTH_OK;
   for (uint32_t i = 0; !status && i < t->nheap; i++)
     status = see(t->ctx, seen, t->entries[t->heap[i]].node);
   for (int64_t i = 0; !status && i < seen->n; i++)
     for (uint32_t k = 0; !status && k < seen->at[i]->nin; k++) {
       moth_node *to = seen->at[i]->edges[k].node;
-      if (to && to->id >= t->least) status = see(t->ctx, seen, to);
+      if (to && to->id >= least) status = see(t->ctx, seen, to);
     }
-  if (seen->n) qsort(seen->at, (size_t)seen->n, sizeof *seen->at, by_id);
   return status;
 }
 
 int moth_requested_find(moth_task *t) {
   const uint32_t marks = MOTH_N_SEEN | MOTH_N_USEFUL;
   seen_list seen = {0};
-  int status = collect(t, &seen);
+  int status = collect(t, t->least, &seen);
+  if (seen.n) qsort(seen.at, (size_t)seen.n, sizeof *seen.at, by_id);
   for (uint32_t i = 0; i < t->nrequested; i++) t->requested[i].node->flags |= MOTH_N_USEFUL;
   uint64_t *path = status ? NULL : moth_alloc(t->ctx, (seen.n + 1) * (int64_t)sizeof *path);
   if (!path && !status) status = t->ctx->error.code;
@@ -86,4 +87,21 @@ bool moth_task_runs(const moth_task *t, const moth_node *n) {
   for (uint32_t i = 0; i < n->nin; i++)
     if (n->edges[i].node && moth_task_useful(t, n->edges[i].node)) return true;
   return false;
+}
+
+int moth_leaves_count(moth_task *t) {
+  const uint32_t hooked = MOTH_N_LEAF | MOTH_N_HOOKED;
+  seen_list seen = {0};
+  int status = collect(t, 0, &seen);
+  for (int64_t i = 0; i < seen.n; i++) seen.at[i]->flags &= ~(uint32_t)MOTH_N_SEEN;
+  for (int64_t i = 0; !status && i < seen.n; i++)
+    for (uint32_t k = 0; !status && k < seen.at[i]->nin; k++) {
+      moth_node *to = seen.at[i]->edges[k].node;
+      if (!to || (to->flags & hooked) != hooked) continue;
+      task_entry *e = moth_task_enter(t, to);
+      if (e) e->edges++;
+      else status = t->ctx->error.code;
+    }
+  moth_dealloc(t->ctx, seen.at, seen.capacity * (int64_t)sizeof *seen.at);
+  return status;
 }
