@@ -65,6 +65,7 @@
 
 #define DECLARE(family) extern const moth_op *const moth_##family##_ops[];
 FAMILIES(DECLARE)
+extern const moth_op *const moth_transfer_ops[]; /* only C runs these: host/transfer_ops.c */
 
 #define ROW(family) {#family, moth_##family##_ops},
 static const struct {
@@ -328,6 +329,8 @@ static void read_all(void) {
       moth_op *derived = derive_in_place(op);
       if (derived) table[count++] = derived;
     }
+  for (const moth_op *const *at = moth_transfer_ops; *at; at++)
+    read_record((moth_op *)(uintptr_t)*at, "");
   qsort(table, count, sizeof *table, by_name);
 }
 

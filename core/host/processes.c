@@ -25,6 +25,7 @@
 #include "tensor/handles.h"
 #include "tensor/shape.h"
 #include "tensor/tensor.h"
+#include "transfer_ops.h"
 #include "vendor/mpi.h"
 
 #define POLL_EVERY 20e-6    /* seconds between two polls of MPI inside kernels */
@@ -65,7 +66,9 @@ struct moth_transfer {
   int64_t scratch_bytes;
   int *counts; /* of all_to_all */
   int64_t number;
-  bool done, dropped;
+  bool done, dropped; /* dropped: nobody waits for it */
+  bool captured;      /* started while a captured step was recorded, which contains it */
+  bool replayed;      /* started by a replay of a captured step: no handle refers to it */
   int code, source;
 };
 
@@ -399,19 +402,18 @@ static bool reads(int kind) {
   return kind != BARRIER && kind != RECV && kind != BROADCAST;
 }
 
-/* Resolves the tensors that this rank's side of the message needs. */
-static int take_tensors(moth_ctx *ctx, moth_transfer *m, const group *g) {
-  const int kind = m->x.kind;
-  const bool root = m->x.peer == g->rank;
-  if (reads(kind) && !(kind == SCATTER && !root)) {
-    moth_tensor *x = moth_resolve(ctx, &m->x.input, "input");
-    if (!x || check_tensor(ctx, x, "input")) return ctx->error.code;
-    m->input = moth_tensor_retain(x);
+/* Resolves the tensors that this rank's side of the message needs; NULL for the others. */
+static int find_tensors(moth_ctx *ctx, const moth_transfer_args *x, const group *g,
+                        moth_tensor **input, moth_tensor **output) {
+  const bool root = x->peer == g->rank;
+  *input = *output = NULL;
+  if (reads(x->kind) && !(x->kind == SCATTER && !root)) {
+    *input = moth_resolve(ctx, &x->input, "input");
+    if (!*input || check_tensor(ctx, *input, "input")) return ctx->error.code;
   }
-  if (writes(kind) && !(kind == GATHER && !root)) {
-    moth_tensor *y = moth_resolve(ctx, &m->x.output, "output");
-    if (!y || check_tensor(ctx, y, "output")) return ctx->error.code;
-    m->output = moth_tensor_retain(y);
+  if (writes(x->kind) && !(x->kind == GATHER && !root)) {
+    *output = moth_resolve(ctx, &x->output, "output");
+    if (!*output || check_tensor(ctx, *output, "output")) return ctx->error.code;
   }
   return MOTH_OK;
 }
@@ -430,15 +432,18 @@ static int check_exchange(moth_ctx *ctx, const moth_transfer_args *x, const grou
   return MOTH_OK;
 }
 
-int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_transfer **made) {
-  MOTH_NEED(ctx, x && made, MOTH_E_ARG);
+int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, moth_tensor *input,
+                        moth_tensor *output, bool replayed) {
   group *g = group_of(ctx, x->group);
-  int status = g ? check_exchange(ctx, x, g) : ctx->error.code;
-  if (status) return status;
+  if (!g) return ctx->error.code;
   moth_transfer *m = moth_alloc(ctx, sizeof *m);
   if (!m) return ctx->error.code;
-  *m = (moth_transfer){.x = *x, .source = -1, .request = ctx->processes->mpi->no_request};
-  if ((status = take_tensors(ctx, m, g)) || (status = start(ctx, m, g))) {
+  *m = (moth_transfer){.x = *x, .source = -1, .request = ctx->processes->mpi->no_request,
+                       .captured = ctx->capture != NULL, .replayed = replayed};
+  if (input) m->input = moth_tensor_retain(input);
+  if (output) m->output = moth_tensor_retain(output);
+  int status = start(ctx, m, g);
+  if (status) {
     release(ctx, m);
     return status;
   }
@@ -446,8 +451,20 @@ int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_tra
   m->number = collective ? ++g->started : 0;
   m->next = ctx->processes->messages;
   ctx->processes->messages = m;
-  *made = m;
   return MOTH_OK;
+}
+
+int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_transfer **made) {
+  MOTH_NEED(ctx, x && made, MOTH_E_ARG);
+  const group *g = group_of(ctx, x->group);
+  moth_tensor *input, *output;
+  int status = g ? check_exchange(ctx, x, g) : ctx->error.code;
+  if (!status) status = find_tensors(ctx, x, g, &input, &output);
+  if (!status)
+    status = ctx->capture ? moth_transfer_start_recorded(ctx, x, input, output)
+                          : moth_transfer_begin(ctx, x, input, output, false);
+  if (!status) *made = ctx->processes->messages; /* the newest is the first */
+  return status;
 }
 
 /* Is m a message of the context? Those that ended before MPI was closed are freed. */
@@ -464,13 +481,46 @@ int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m) {
   return m->done;
 }
 
-int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int32_t *source) {
-  MOTH_NEED(ctx, m, MOTH_E_ARG);
-  if (!knows(ctx, m)) return not_open(ctx);
+static int wait_for(moth_ctx *ctx, moth_transfer *m, double seconds) {
   ctx->processes->waits_for = m->x.kind;
   int status = wait(ctx, m, seconds);
   ctx->processes->waits_for = -1;
-  if (!status && m->code) status = mpi_error(ctx, m->code);
+  return !status && m->code ? mpi_error(ctx, m->code) : status;
+}
+
+/* The oldest transfer whose first tensor is x, from a captured step or a replay, or NULL. */
+static moth_transfer *captured_of(moth_ctx *ctx, const moth_tensor *x) {
+  moth_transfer *found = NULL;
+  for (moth_transfer *m = ctx->processes->messages; m; m = m->next) {
+    const moth_tensor *first = m->output ? m->output : m->input;
+    if ((m->captured || m->replayed) && first && first->storage == x->storage &&
+        first->l.offset == x->l.offset)
+      found = m;
+  }
+  return found;
+}
+
+/* Ends a transfer in a captured step or a replay. */
+int moth_transfer_end(moth_ctx *ctx, const moth_tensor *x, double seconds) {
+  if (!ctx->processes) return not_open(ctx);
+  moth_transfer *m = captured_of(ctx, x);
+  if (!m) return MOTH_OK;
+  int status = wait_for(ctx, m, seconds);
+  if (!m->done || !m->replayed) return status;
+  unlink_message(ctx->processes, m);
+  release(ctx, m);
+  return status;
+}
+
+int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int32_t *source) {
+  MOTH_NEED(ctx, m, MOTH_E_ARG);
+  if (!knows(ctx, m)) return not_open(ctx);
+  moth_tensor *first = m->output ? m->output : m->input;
+  if (m->captured && !ctx->capture)
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a captured step started this %s: wait for it in the "
+                     "captured function", kind_names[m->x.kind]);
+  int status = m->captured ? moth_transfer_wait_recorded(ctx, first, seconds)
+                           : wait_for(ctx, m, seconds);
   if (source) *source = m->source;
   return status;
 }

@@ -101,7 +101,7 @@ local function start_unit(self, unit)
     for i, p in ipairs(unit) do
       if p.grad == nil then
         unit.views[i]:zero_()
-      elseif not unit.is_grad or p.grad:data_ptr() ~= unit.views[i]:data_ptr() then
+      elseif not unit.is_grad or not p.grad:is_set_to(unit.views[i]) then
         unit.views[i]:copy_(p.grad)
       end
     end

@@ -207,6 +207,26 @@ return {
       raises("not a member", dist.all_reduce, moth.ones(1), {group = group})
     end
   end},
+  {"a captured function repeats its collectives in each replay", function(rank, n)
+    local step = moth.capture(function(x)
+      local sum, first, all = x * 2, x + 1, moth.zeros(n, 2)
+      local late = x:clone()
+      local work = dist.all_reduce(late, "max", {async_op = true})
+      dist.all_reduce(sum)
+      dist.broadcast(first, n - 1)
+      dist.all_gather_into_tensor(all, x)
+      work:wait()
+      return sum + 0, first * 1, all, late + 0
+    end)
+    for k = 1, 4 do
+      local sum, first, all, late = step(moth.tensor {rank + k, k})
+      same(moth.tensor {n * (n - 1) + 2 * k * n, 2 * k * n}, sum)
+      same(moth.tensor {n + k, k + 1}, first)
+      same(moth.stack(each(n, function(i) return moth.tensor {i - 1 + k, k} end)), all)
+      same(moth.tensor {n - 1 + k, k}, late)
+    end
+    raises("cannot contain a barrier", moth.capture(function() dist.barrier() end))
+  end},
   {"wrong arguments are refused before anything is sent", function(rank, n)
     raises("rank of the group", dist.broadcast, moth.ones(1), n)
     raises("list of " .. n .. " tensors", dist.all_gather, {moth.ones(1), [9] = 1}, moth.ones(1))

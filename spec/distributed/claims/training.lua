@@ -54,6 +54,48 @@ return {
       assert(worst < 1e-5, worst)
     end
   end},
+  {"a unit is reduced while the backward pass still runs", function(rank)
+    local net = DDP(mlp(), {bucket_cap_mb = 0.001})
+    local started
+    local h = net.module[1](moth.randn(2, 6) + rank)
+    h:register_hook(function() started = net._next - 1 end)
+    net.module[5](net.module[4](net.module[3](net.module[2](h)))):sum():backward()
+    assert(started >= 3, started) -- the units of the second and the third layer
+  end},
+  {"a captured step reduces the gradients in each replay", function(rank, n)
+    local function make(kind)
+      moth.manual_seed(4)
+      local layers = {nn.Conv2d(3, 4, 3), nn.Identity(), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)}
+      if kind ~= "plain" then layers[2] = nn.BatchNorm2d(4) end
+      local net = nn.Sequential(unpack(layers))
+      if kind == "sync" then net = nn.SyncBatchNorm.convert_sync_batchnorm(net) end
+      return DDP(net, {gradient_as_bucket_view = kind == "plain"})
+    end
+    for _, kind in ipairs {"plain", "buffers", "sync"} do
+      local nets, losses = {make(kind), make(kind)}, {{}, {}}
+      for i, net in ipairs(nets) do
+        local optimizer = sgd(net:parameters())
+        local function step(x, y)
+          optimizer:zero_grad()
+          local loss = F.cross_entropy(net(x), y)
+          loss:backward()
+          optimizer:step()
+          return loss
+        end
+        if i == 2 then step = moth.capture(step) end
+        for k = 1, 5 do
+          moth.manual_seed(10 * k + rank)
+          losses[i][k] = step(moth.randn(4, 3, 6, 6), moth.randint(1, 4, {4})):item()
+        end
+      end
+      for k = 1, 5 do assert(losses[1][k] == losses[2][k], kind .. " " .. k) end
+      local function vector(net) return nn.utils.parameters_to_vector(net:parameters()):detach() end
+      assert(moth.equal(vector(nets[1]), vector(nets[2])), kind)
+      local all = {}
+      dist.all_gather_object(all, vector(nets[2]))
+      for i = 2, n do assert(moth.equal(all[i], all[1]), kind) end
+    end
+  end},
   {"a second run has the same bits", function(rank, n)
     local function run()
       moth.manual_seed(3)
