@@ -63,11 +63,11 @@ local function long(s, p, fname)
   return (#s + 1) ^ n * #p > STEPS
 end
 
--- Where a search begins: a position from 1, or nil after the end.
+-- Where a search begins: a position from 1 to that after the end.
 local function first(s, init)
   init = init or 1
-  if init < 0 then init = max(#s + init + 1, 1) elseif init == 0 then init = 1 end
-  return init <= #s + 1 and init or nil
+  if init < 0 then init = #s + init + 1 end
+  return min(max(init, 1), #s + 1)
 end
 
 -- string.find without patterns, in pieces.
@@ -117,12 +117,10 @@ local function strings(box)
     s, p = s .. "", p .. ""
     if is_plain or not string.find(p, "[%^%$%*%+%?%.%(%[%%%-]") then
       if #s * #p <= STEPS * 8 then return string.find(s, p, init, true) end
-      return find_plain(s, p, first(s, init) or #s + 2)
+      return find_plain(s, p, first(s, init))
     end
     if not long(s, p) then return string.find(s, p, init) end
-    local from = first(s, init)
-    if not from then return nil end
-    local a, b, list = pattern.find(s, p, from, true)
+    local a, b, list = pattern.find(s, p, first(s, init), true)
     if not a then return nil end
     return a, b, unpack(list)
   end
@@ -132,9 +130,7 @@ local function strings(box)
     if not plain(p) then bad("match", 2, "string", p) end
     s, p = s .. "", p .. ""
     if not long(s, p) then return string.match(s, p, init) end
-    local from = first(s, init)
-    local a, b, list
-    if from then a, b, list = pattern.find(s, p, from, true) end
+    local a, b, list = pattern.find(s, p, first(s, init), true)
     if not a then return nil end
     if #list == 0 then return string.sub(s, a, b) end
     return unpack(list)
@@ -404,7 +400,8 @@ local function numbers()
     if not low then return x end
     if not high then low, high = 1, low end
     if high < low then error("bad argument to 'random' (interval is empty)", 2) end
-    return low + (x * (high - low + 1)) - (x * (high - low + 1)) % 1
+    local n = x * (high - low + 1)
+    return low + (n - n % 1)
   end
 
   return lib
