@@ -297,24 +297,33 @@ static int linspace_shape(const linspace_args *a, moth_layout *y) {
   return moth_shape_of(a->ctx, "steps", (moth_ints){&a->steps, 1}, y);
 }
 
-/* Computes the values from both ends: both bounds are exact, and the values are symmetric. */
+/* Returns (start (last - i) + stop i) / last with one rounding. Each part of the numerator has its
+** rounding error in `rest`, so that zeros, integers and both bounds are exact. */
+static double between(double start, double stop, double last, double i) {
+  const double p = start * (last - i), q = stop * i, sum = p + q, part = sum - p, y = sum / last;
+  const double rest = fma(start, last - i, -p) + fma(stop, i, -q)
+                      + ((p - (sum - part)) + (q - part));
+  return y + (fma(-y, last, sum) + rest) / last;
+}
+
 static int linspace_cpu(const linspace_args *a, moth_tensor **out) {
-  int dtype = out[0]->l.dtype;
-  int64_t n = a->steps, size = moth_dtype_size[dtype];
-  double step = n > 1 ? (a->stop - a->start) / (double)(n - 1) : 0;
+  const int dtype = out[0]->l.dtype;
+  const int64_t n = a->steps, size = moth_dtype_size[dtype];
+  const double last = n > 1 ? (double)(n - 1) : 1;
+  const double unit = fmax(fabs(a->start), fabs(a->stop)) > 0x1p900 ? 0x1p100 : 1; /* no overflow */
+  const double start = a->start / unit, stop = a->stop / unit;
+  const bool rounds = moth_is_float(dtype) && dtype != MOTH_F64; /* to fewer bits than f64 has */
   char *y = moth_at(out[0]);
-  const int64_t half = (n + 1) / 2;
-  for (int64_t i = 0; i < n;) {
+  for (int64_t i = 0; i < n; i += BLOCK) {
     double block[BLOCK];
-    int64_t m = n - i < BLOCK ? n - i : BLOCK;
-    if (i < half && half - i < m) m = half - i;
-    const double from = (double)i, to = (double)(n - 1 - i);
-    if (i < half)
-      for (int j = 0; j < BLOCK; j++) block[j] = a->start + step * (from + j);
+    const double from = (double)i;
+    if (rounds)
+      for (int j = 0; j < BLOCK; j++)
+        block[j] = (start * (last - (from + j)) + stop * (from + j)) / last * unit;
     else
-      for (int j = 0; j < BLOCK; j++) block[j] = a->stop - step * (to - j);
-    moth_convert(m, MOTH_F64, (const char *)block, 8, dtype, y + i * size, size);
-    i += m;
+      for (int j = 0; j < BLOCK; j++) block[j] = between(start, stop, last, from + j) * unit;
+    moth_convert(n - i < BLOCK ? n - i : BLOCK, MOTH_F64, (const char *)block, 8, dtype,
+                 y + i * size, size);
   }
   return MOTH_OK;
 }

@@ -51,19 +51,28 @@ MOTH_CUDA(arange) {
   return make_all(out[0], real_steps{number_of(a->start), number_of(a->step)});
 }
 
-/* -- linspace: from both ends, so that both bounds are exact and the values are symmetric -- */
+/* -- linspace: the values of core/op/create.c -- */
 
-struct both_ends {
-  double start, stop, step;
-  int64_t n;
-  __device__ double operator()(int64_t i) const {
-    return i < (n + 1) / 2 ? start + step * (double)i : stop - step * (double)(n - 1 - i);
+struct between {
+  double start, stop, last, unit;
+  bool rounds; /* to fewer bits than f64 has */
+  __device__ double operator()(int64_t at) const {
+    const double i = (double)at, p = __dmul_rn(start, last - i), q = __dmul_rn(stop, i);
+    const double sum = p + q;
+    if (rounds) return sum / last * unit;
+    const double part = sum - p, y = sum / last;
+    const double rest = fma(start, last - i, -p) + fma(stop, i, -q)
+                        + ((p - (sum - part)) + (q - part));
+    return (y + (fma(-y, last, sum) + rest) / last) * unit;
   }
 };
 
 MOTH_CUDA(linspace) {
-  const double step = a->steps > 1 ? (a->stop - a->start) / (double)(a->steps - 1) : 0;
-  return make_all(out[0], both_ends{a->start, a->stop, step, a->steps});
+  const int dtype = out[0]->l.dtype;
+  const double unit = fmax(fabs(a->start), fabs(a->stop)) > 0x1p900 ? 0x1p100 : 1;
+  return make_all(out[0], between{a->start / unit, a->stop / unit,
+                                  a->steps > 1 ? (double)(a->steps - 1) : 1, unit,
+                                  moth_is_float(dtype) && dtype != MOTH_F64});
 }
 
 /* -- eye -- */

@@ -365,6 +365,15 @@ describe("a large tensor on a GPU", function()
         made("exponential_", function(o) return moth.zeros(300, o):exponential_() end)
       end
     end
+    for _, dtype in ipairs { moth.float32, moth.float64, moth.int64 } do
+      for _, row in ipairs { { 0, 2, 99 }, { -0.1, 0.2, 4 }, { -1, 2, 1001 }, { 3, 9, 1 },
+                             { -0x1p1023, 0x1p1023, 5, moth.float64 } } do
+        if not row[4] or row[4] == dtype then
+          local there = moth.linspace(row[1], row[2], row[3], { dtype = dtype, device = "cuda" })
+          assert.is_true(there:cpu():equal(moth.linspace(row[1], row[2], row[3], dtype)))
+        end
+      end
+    end
     for _, made in ipairs {
       moth.arange(0, 2, 1, { dtype = moth.bool, device = "cuda" }),
       moth.arange(0, 1, 0.5, { dtype = moth.bool, device = "cuda" }),

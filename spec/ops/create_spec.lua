@@ -7,6 +7,36 @@ local refuses = intact.refuses
 local floats = { moth.float16, moth.bfloat16, moth.float32, moth.float64 }
 local integers = { moth.uint8, moth.int8, moth.int16, moth.int32, moth.int64 }
 
+describe("linspace", function()
+  local f64 = { dtype = moth.float64 }
+
+  it("rounds each number once: a quotient of integers is Lua's quotient", function()
+    for _, n in ipairs { 2, 3, 10, 11, 99, 255, 256, 257, 513, 1001 } do
+      local wide = moth.linspace(-1, 2, n, f64):tolist()
+      local narrow = moth.linspace(-1, 2, n)
+      for i = 1, n do assert.equal((2 * (i - 1) - (n - i)) / (n - 1), wide[i]) end
+      assert.is_true(narrow:equal(moth.tensor(wide)))
+    end
+    local bound = moth.linspace(0.3, 0.7, 1001, f64)
+    assert.equal(0.3, bound[1]:item())
+    assert.equal(0.7, bound[1001]:item())
+    assert.is_true(bound:equal(moth.linspace(0.7, 0.3, 1001, f64):flip(1)))
+  end)
+
+  it("has exact zeros and integers", function()
+    assert.equal(0, moth.linspace(-0.1, 0.2, 4, f64)[2]:item())
+    assert.equal(0, moth.linspace(-0.1, 0.2, 4)[2]:item())
+    assert.equal(1, moth.linspace(0, 2, 99, f64)[50]:item())
+    assert.equal(1LL, moth.linspace(0, 2, 99, { dtype = moth.int64 })[50]:item())
+    assert.same({ 0, 0, 1, 2, 3 }, moth.linspace(-0.9, 3, 5, { dtype = moth.int32 }):tolist())
+  end)
+
+  it("does not overflow between bounds of the largest magnitude", function()
+    local x = moth.linspace(-0x1p1023, 0x1p1023, 5, f64)
+    assert.same({ -0x1p1023, -0x1p1022, 0, 0x1p1022, 0x1p1023 }, x:tolist())
+  end)
+end)
+
 describe("moth.tensor", function()
   it("gives numbers the default dtype, for any values", function()
     assert.equal(moth.float32, moth.tensor(3).dtype)
@@ -227,11 +257,7 @@ describe("the creation functions", function()
     assert.same({ { 1, 0, 0 }, { 0, 1, 0 } }, moth.eye(2, 3):tolist())
     assert.same({ 0, 0.25, 0.5, 0.75, 1 }, moth.linspace(0, 1, 5):tolist())
     assert.same({ 3 }, moth.linspace(3, 9, 1):tolist())
-    for _, n in ipairs { 255, 256, 257, 513, 1000 } do -- half of them from each end
-      local list, step = moth.linspace(-1, 2, n, { dtype = moth.float64 }):tolist(), 3 / (n - 1)
-      for i = 1, n do
-        assert.equal(i <= math.ceil(n / 2) and -1 + step * (i - 1) or 2 - step * (n - i), list[i])
-      end
+    for _, n in ipairs { 255, 256, 257, 513, 1000 } do
       local whole = moth.arange(5, 5 - 3 * n, -3):tolist()
       for i = 1, n do assert.equal(8LL - 3 * i, whole[i]) end
     end

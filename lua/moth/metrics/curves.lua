@@ -7,7 +7,6 @@
 
 local class = require "moth.base.class"
 local errors = require "moth.error"
-local evenly = require "moth.functions.evenly"
 local inputs = require "moth.metrics.inputs"
 local lib = require "moth.binding.lib"
 local Metric = require "moth.metrics.metric"
@@ -26,7 +25,7 @@ local function read_thresholds(name, value)
       errors.refuse(name, "thresholds", "a number of thresholds from 2 on is needed", value,
         "E_DOMAIN")
     end
-    return moth.tensor(evenly(0, 1, value), {dtype = moth.float32})
+    return moth.linspace(0, 1, value, {dtype = moth.float32})
   end
   local x = lib.is_plain(value) and moth.tensor(value, {dtype = moth.float32}) or value
   if not lib.istensor(x) or x:dim() ~= 1 or x:numel() == 0 then

@@ -6,7 +6,6 @@
 local class = require "moth.base.class"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
-local evenly = require "moth.functions.evenly"
 local lib = require "moth.binding.lib"
 local match = require "moth.metrics.match"
 local Metric = require "moth.metrics.metric"
@@ -52,6 +51,12 @@ local function read_list(argument, value, default)
     end
   end
   return {unpack(value)}
+end
+
+-- A list of n numbers, as in pycocotools in f64: a recall of 1/20 reaches the threshold 0.05.
+local function evenly(first, last, n)
+  local moth = require "moth"
+  return moth.linspace(first, last, n, {dtype = moth.float64, device = "cpu"}):tolist()
 end
 
 function MeanAveragePrecision:init(format, iou_type, ious, recalls, most, class_metrics, average)
