@@ -44,10 +44,12 @@ if not pcall(ffi.typeof, "moth_deflate_stream") then -- once per state
   void moth_deflate_packer_free(moth_deflate_packer *c) __asm__("libdeflate_free_compressor");
   size_t moth_deflate_pack(moth_deflate_packer *c, const void *from, size_t length, void *to,
     size_t room) __asm__("libdeflate_deflate_compress");
+  size_t moth_deflate_pack_zlib(moth_deflate_packer *c, const void *from, size_t length, void *to,
+    size_t room) __asm__("libdeflate_zlib_compress");
   ]]
 end
 
-local VERSION, NO_GZIP = "1.2.11", -15
+local VERSION, BARE, WRAPPED = "1.2.11", -15, 15 -- bits of the window; negative: no header
 local FINISH, OK, END, STALLED = 4, 0, 1, -5
 
 local function new_bytes(size)
@@ -91,7 +93,7 @@ local function expand(from, length, to, size)
   end
   local zlib = gzip.find_zlib()
   return with_zlib(function(s)
-    return zlib.moth_inflate_begin(s, NO_GZIP, VERSION, ffi.sizeof(s))
+    return zlib.moth_inflate_begin(s, BARE, VERSION, ffi.sizeof(s))
   end, zlib.moth_inflate, zlib.moth_inflate_end, from, length, to, size)
 end
 
@@ -110,26 +112,37 @@ end
 -- More than deflate needs for any input: stored blocks of 16 KiB with 5 bytes each.
 local function bound(n) return n + math.ceil(n / 5000) * 5 + 64 end
 
+-- The bytes that libdeflate wrote to `to`.
+local function packed(library, level, wrapped, from, n, to, room)
+  local deflater = library.moth_deflate_packer_new(level)
+  if deflater == nil then errors.raise("libdeflate has no memory", "E_MEM") end
+  local pack = wrapped and library.moth_deflate_pack_zlib or library.moth_deflate_pack
+  local made = tonumber(pack(deflater, from, n, to, room))
+  library.moth_deflate_packer_free(deflater)
+  return made
+end
+
 --- Compresses bytes.
--- @param x  a contiguous uint8 tensor
+-- @param x        a contiguous uint8 tensor
+-- @param level    0 (fast) to 9 (small), default 6
+-- @param wrapped  with zlib's header and checksum (RFC 1950)?
 -- @return a uint8 tensor
 -- Raises E_UNSUPPORTED if both libraries are missing.
-function deflate.compress(x)
+function deflate.compress(x, level, wrapped)
   local library, zlib = gzip.find_deflate(), gzip.find_zlib()
   if not library and not zlib then errors.raise(deflate.MISSING, "E_UNSUPPORTED") end
   local n = x:numel()
   local room = bound(n)
   local y = new_bytes(room)
   local from, to = bytes.address(x), ffi.cast("uint8_t *", bytes.address(y))
+  level = level or LEVEL
   local made
   if library then
-    local deflater = library.moth_deflate_packer_new(LEVEL)
-    if deflater == nil then errors.raise("libdeflate has no memory", "E_MEM") end
-    made = tonumber(library.moth_deflate_pack(deflater, from, n, to, room))
-    library.moth_deflate_packer_free(deflater)
+    made = packed(library, level, wrapped, from, n, to, room)
   else
     made = with_zlib(function(s)
-      return zlib.moth_deflate_begin(s, LEVEL, 8, NO_GZIP, 8, 0, VERSION, ffi.sizeof(s))
+      return zlib.moth_deflate_begin(s, level, 8, wrapped and WRAPPED or BARE, 8, 0, VERSION,
+        ffi.sizeof(s))
     end, zlib.moth_deflate, zlib.moth_deflate_end, from, n, to, room)
   end
   return (y:narrow(1, 1, made))

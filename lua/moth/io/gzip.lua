@@ -27,9 +27,6 @@ if not pcall(ffi.typeof, "moth_gz") then -- once per state, even if this file is
   const char *moth_gzerror(moth_gz *file, int *number) __asm__("gzerror");
   unsigned long moth_crc32(unsigned long crc, const char *bytes, unsigned n) __asm__("crc32");
   long moth_gztell(moth_gz *file) __asm__("gztell");
-  unsigned long moth_gz_bound(unsigned long n) __asm__("compressBound");
-  int moth_gz_compress(uint8_t *to, unsigned long *room, const void *from, unsigned long n)
-    __asm__("compress");
   typedef struct moth_gz_inflater moth_gz_inflater;
   moth_gz_inflater *moth_gz_inflater_new(void) __asm__("libdeflate_alloc_decompressor");
   void moth_gz_inflater_free(moth_gz_inflater *d) __asm__("libdeflate_free_decompressor");
@@ -96,19 +93,6 @@ local function need_zlib()
   if find_zlib() then return zlib end
   errors.raise("zlib was not found; it is "
     .. (system.windows and "zlib1.dll" or "in the Debian package zlib1g"), "E_UNSUPPORTED")
-end
-
---- Compresses `size` bytes at an address to a zlib stream (RFC 1950), a string.
--- @param fname  the function that errors name
-function gzip.compress(from, size, fname)
-  local library = need_zlib()
-  local bound = tonumber(library.moth_gz_bound(size))
-  local to, room = lib.array("uint8_t", bound), ffi.new("unsigned long[1]", bound)
-  local status = library.moth_gz_compress(to, room, from, size)
-  if status ~= 0 then
-    errors.raise(("%s: zlib could not compress %.0f bytes: error %d"):format(fname, size, status))
-  end
-  return ffi.string(to, room[0])
 end
 
 -- ---- a file ----

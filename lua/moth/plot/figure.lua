@@ -54,7 +54,7 @@ end
 function Figure:png(scale)
   local pixels = require("moth.plot.raster").pixels(shapes(self), self.width, self.height,
     scale or 2)
-  return (require("moth.io.png").encode(pixels, "save"))
+  return (require("moth.io.png").encode(pixels))
 end
 
 local parse_text = define.signature("text", {
@@ -101,6 +101,12 @@ define.takes(Figure.save, parse_save)
 
 --- Prints the plot. A terminal that shows pictures (kitty's protocol or sixel) shows pictures.
 function Figure:show() print(tostring(self)) end
+
+-- Raises for names of matplotlib's figures.
+function Figure:__index(name)
+  local text = name ~= "legend" and require("moth.error.instead").row("moth.plot.Figure", name)
+  if text then errors.raise(("a figure has no '%s'; %s"):format(name, text), "E_TYPE") end
+end
 
 function Figure:__tostring() return (require("moth.plot.terminal").shown(self)) end
 

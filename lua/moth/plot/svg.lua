@@ -117,7 +117,7 @@ end
 
 function write.image(x, y, w, h, pixels)
   if pixels:size(1) * pixels:size(2) <= SMALL_IMAGE then return cells(x, y, w, h, pixels) end
-  local data = require("moth.io.png").encode(pixels, "save")
+  local data = require("moth.io.png").encode(pixels)
   return ('<image x="%s" y="%s" width="%s" height="%s" preserveAspectRatio="none" '
     .. 'image-rendering="pixelated" href="data:image/png;base64,%s"/>'):format(number(x),
     number(y), number(w), number(h), require("moth.plot.base64")(data))

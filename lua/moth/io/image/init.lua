@@ -5,8 +5,9 @@
 --     moth.io.write_png(x, "cat.png")
 --
 -- JPEG by libjpeg-turbo, PNG by libspng, WebP by libwebp; libstb reads JPEG and PNG where the first
--- two are missing. The first frame of GIF files needs no library. The format is found by the first
--- bytes. A file's claimed size is checked before memory is allocated.
+-- two are missing. libdeflate or zlib is enough to write PNG (moth/io/png.lua). The first frame of
+-- GIF files needs no library. The format is found by the first bytes. A file's claimed size is
+-- checked before memory is allocated.
 
 local bytes = require "moth.io.bytes"
 local define = require "moth.binding.define"
@@ -207,12 +208,10 @@ local function rows_of(x, fname, most, channels)
   return x:detach():cpu():permute(2, 3, 1):contiguous()
 end
 
+-- The bytes, as a string.
 local function to_png(x, level, fname)
   local rows = rows_of(x, fname, "1 to 4", {true, true, true, true})
-  local png, stb = require "moth.io.image.png", require "moth.io.image.stb"
-  if png.find() then return (png.encode(rows, level, fname)) end
-  if not stb.find() then library.missing(fname, "a PNG file", {"spng", "stb"}) end
-  return (stb.encode(rows, fname))
+  return (require("moth.io.png").encode(rows, level))
 end
 
 local function to_jpeg(x, quality, fname)
@@ -241,7 +240,10 @@ image.encode_png = define {
   name = "encode_png",
   doc = "The bytes of a PNG file of a picture, as a uint8 tensor of one dimension.",
   examples = ZEROS, args = {PICTURE, LEVEL}, outputs = "bytes",
-  run = function(input, level) return (to_png(input, level, "encode_png")) end,
+  run = function(input, level)
+    local moth = require "moth"
+    return (moth.frombuffer(to_png(input, level, "encode_png"), {dtype = moth.uint8}))
+  end,
 }
 
 --- The bytes of a JPEG file, as a uint8 tensor.

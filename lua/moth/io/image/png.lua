@@ -1,9 +1,8 @@
---- png.lua -- PNG files by libspng.
+--- png.lua -- reads PNG files by libspng. moth/io/png.lua writes them.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
 local exif = require "moth.io.image.exif"
-local lib = require "moth.binding.lib"
 local library = require "moth.io.image.library"
 local pixels = require "moth.io.image.pixels"
 
@@ -25,24 +24,16 @@ int moth_spng_set_buffer(moth_spng_ctx *ctx, const void *bytes,
 int moth_spng_set_limits(moth_spng_ctx *ctx, size_t chunk,
                          size_t cache) __asm__("spng_set_chunk_limits");
 int moth_spng_get_ihdr(moth_spng_ctx *ctx, moth_spng_ihdr *ihdr) __asm__("spng_get_ihdr");
-int moth_spng_set_ihdr(moth_spng_ctx *ctx, moth_spng_ihdr *ihdr) __asm__("spng_set_ihdr");
 int moth_spng_get_trns(moth_spng_ctx *ctx, moth_spng_trns *trns) __asm__("spng_get_trns");
 int moth_spng_decode(moth_spng_ctx *ctx, void *to, size_t size, int format,
                      int flags) __asm__("spng_decode_image");
 int moth_spng_decoded_size(moth_spng_ctx *ctx, int format,
                            size_t *size) __asm__("spng_decoded_image_size");
-int moth_spng_set_option(moth_spng_ctx *ctx, int option, int value) __asm__("spng_set_option");
-int moth_spng_encode(moth_spng_ctx *ctx, const void *from, size_t size, int format,
-                     int flags) __asm__("spng_encode_image");
-void *moth_spng_get_buffer(moth_spng_ctx *ctx, size_t *size,
-                           int *status) __asm__("spng_get_png_buffer");
 const char *moth_spng_error(int status) __asm__("spng_strerror");
-void moth_spng_free_bytes(void *bytes) __asm__("free");
 ]]
 
 local RGBA8, RGBA16, RGB8, G8, AS_STORED = 1, 2, 4, 64, 256 -- formats of pixels
 local USE_TRNS = 1
-local ENCODER, COMPRESSION, TO_BUFFER, FINALIZE = 2, 2, 12, 2
 local GRAY, RGB, PALETTE, GRAY_ALPHA, RGB_ALPHA = 0, 2, 3, 4, 6 -- types of color
 local CHANNELS = {[GRAY] = 1, [RGB] = 3, [PALETTE] = 1, [GRAY_ALPHA] = 2, [RGB_ALPHA] = 4}
 
@@ -113,55 +104,17 @@ local function read(ctx, file, wanted)
   return x
 end
 
-local function with_context(flags, f, ...)
-  local ctx = spng.moth_spng_new(flags)
-  if ctx == nil then errors.raise("libspng: out of memory", "E_MEM") end
-  local fine, x = pcall(f, ctx, ...)
-  spng.moth_spng_free(ctx)
-  if not fine then error(x, 0) end
-  return x
-end
 
 --- Decodes a file of moth.io.bytes.
 -- @param wanted  {mode, upright, limit}
 function png.decode(file, wanted)
-  local x = with_context(0, read, file, wanted)
+  local ctx = spng.moth_spng_new(0)
+  if ctx == nil then errors.raise("libspng: out of memory", "E_MEM") end
+  local fine, x = pcall(read, ctx, file, wanted)
+  spng.moth_spng_free(ctx)
+  if not fine then error(x, 0) end
   if wanted.upright then wanted.orientation = exif.of_png(file.start, file.size) end
   return pixels.finish(x, wanted, pixels.LIBPNG)
 end
-
--- ---- encoding ----
-
-local TYPES = {GRAY, GRAY_ALPHA, RGB, RGB_ALPHA} -- by the number of channels
-
-local function need(fname, status)
-  if status ~= 0 then
-    errors.raise(("%s: %s"):format(fname, ffi.string(spng.moth_spng_error(status))),
-      "E_UNSUPPORTED")
-  end
-end
-
-local function write(ctx, x, level, fname)
-  local height, width, channels = x:size(1), x:size(2), x:size(3)
-  local ihdr = ffi.new("moth_spng_ihdr", {width, height, 8, TYPES[channels]})
-  need(fname, spng.moth_spng_set_option(ctx, TO_BUFFER, 1))
-  need(fname, spng.moth_spng_set_option(ctx, COMPRESSION, level))
-  need(fname, spng.moth_spng_set_ihdr(ctx, ihdr))
-  need(fname, spng.moth_spng_encode(ctx, lib.data(x, fname), x:numel(), AS_STORED,
-    FINALIZE))
-  local size, status = ffi.new "size_t[1]", ffi.new "int[1]"
-  local made = spng.moth_spng_get_buffer(ctx, size, status)
-  need(fname, status[0])
-  local fine, out, to = pcall(pixels.new, tonumber(size[0]), 1, 1)
-  if fine then ffi.copy(to, made, size[0]) end
-  ffi.C.moth_spng_free_bytes(made)
-  if not fine then error(out, 0) end
-  return (out:view(-1))
-end
-
---- The bytes of a PNG file, as a uint8 tensor.
--- @param x      contiguous uint8 (height, width, 1 to 4)
--- @param level  of compression, 0 to 9
-function png.encode(x, level, fname) return with_context(ENCODER, write, x, level, fname) end
 
 return png

@@ -1,8 +1,6 @@
 --- stb.lua -- JPEG and PNG files by libstb, where libjpeg-turbo or libspng is missing.
 
 local ffi = require "ffi"
-local errors = require "moth.error"
-local lib = require "moth.binding.lib"
 local library = require "moth.io.image.library"
 local pixels = require "moth.io.image.pixels"
 
@@ -19,8 +17,6 @@ uint8_t *moth_stb_load_16(const uint8_t *bytes, int size, int *width, int *heigh
                           int wanted) __asm__("stbi_load_16_from_memory");
 void moth_stb_free(void *pixels) __asm__("stbi_image_free");
 const char *moth_stb_why(void) __asm__("stbi_failure_reason");
-uint8_t *moth_stb_write(const uint8_t *from, int stride, int width, int height, int channels,
-                        int *size) __asm__("stbi_write_png_to_mem");
 ]]
 
 local lib_stb
@@ -63,16 +59,6 @@ function stb.decode(file, wanted, weights, upright)
   if wide then x = pixels.from_16(x, height, width, channels, file.fname) end
   if wanted.upright then wanted.orientation = upright(file.start, file.size) end
   return pixels.finish(x, wanted, weights)
-end
-
---- The bytes of a PNG file of a contiguous uint8 (height, width, 1 to 4), as a uint8 tensor.
-function stb.encode(x, fname)
-  local size, channels = ffi.new "int[1]", x:size(3)
-  local from = ffi.cast("const uint8_t *", lib.data(x, fname))
-  local made = lib_stb.moth_stb_write(from, x:size(2) * channels, x:size(2), x:size(1), channels,
-    size)
-  if made == nil then errors.raise(fname .. ": out of memory", "E_MEM") end
-  return (copied(made, size[0], 1, 1):view(-1))
 end
 
 return stb

@@ -46,7 +46,7 @@ local sprite = scope.inside(function(images)
   all = all:view(columns, columns, c, h, w):permute(3, 1, 4, 2, 5):reshape(c, columns * h,
     columns * w)
   local pixels = require("moth.utils.tensorboard.picture").pixels(all, "CHW", "add_embedding")
-  return (require("moth.io.png").encode(pixels, "add_embedding"))
+  return (require("moth.io.png").encode(pixels))
 end)
 
 local function quoted(text) return '"' .. text:gsub('["\\]', "\\%0") .. '"' end

@@ -62,16 +62,16 @@ picture.pixels = scope.inside(function(x, format, fname)
   return three_channels(x):contiguous()
 end)
 
-local function message(pixels, fname)
+local function message(pixels)
   local h, w, c = unpack(pixels.shape)
-  local text = require("moth.io.png").encode(pixels, fname)
+  local text = require("moth.io.png").encode(pixels)
   pixels:free()
   return {height = h, width = w, colorspace = c, encoded_image_string = text}
 end
 
 --- The message of a picture.
 function picture.of(x, format, fname)
-  return (message(picture.pixels(x, format, fname), fname))
+  return (message(picture.pixels(x, format, fname)))
 end
 
 local RED, WHITE, SIZE = {255, 0, 0}, {255, 255, 255}, 11
@@ -108,7 +108,7 @@ function picture.with_boxes(x, boxes, labels, scale, format, fname)
   for i, box in ipairs(boxes:detach():cpu():double():tolist()) do
     add_box(shapes, box, labels and tostring(labels[i]), 1 / scale)
   end
-  return (message(require("moth.plot.raster").pixels(shapes, w, h, scale), fname))
+  return (message(require("moth.plot.raster").pixels(shapes, w, h, scale)))
 end
 
 return picture
