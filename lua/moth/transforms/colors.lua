@@ -7,6 +7,7 @@ local draw = require "moth.transforms.draw"
 local errors = require "moth.error"
 local filters = require "moth.transforms.filters"
 local kernels = require "moth.transforms.kernels"
+local maybe = require "moth.transforms.maybe"
 
 local Transform, Maybe, run = base.Transform, base.Maybe, kernels.run
 local colors = {}
@@ -149,11 +150,11 @@ end
 function RandomPhotometricDistort:make_params(parts)
   local _, _, channels = Transform.size_of(parts)
   local u = draw.numbers(self.generator, 10)
-  local function maybe(k, limits)
+  local function drawn(k, limits)
     return u[k] < self.p and limits[1] + u[k + 1] * (limits[2] - limits[1])
   end
-  return {brightness = maybe(1, self.brightness), contrast = maybe(3, self.contrast),
-          saturation = maybe(5, self.saturation), hue = maybe(7, self.hue),
+  return {brightness = drawn(1, self.brightness), contrast = drawn(3, self.contrast),
+          saturation = drawn(5, self.saturation), hue = drawn(7, self.hue),
           contrast_before = u[9] < 0.5,
           order = u[10] < self.p and draw.order(self.generator, channels or 1)}
 end
@@ -173,82 +174,19 @@ end
 
 -- ---- values, with a probability ----
 
-local RandomInvert = class("RandomInvert", Maybe)
-colors.RandomInvert = RandomInvert
-RandomInvert.signature = define.signature("RandomInvert", {P})
-
---- The negative, with a probability.
--- @param p  the probability (default 0.5)
-function RandomInvert:init(p) Maybe.init(self, p) end
-function RandomInvert:transform(x, _, kind) return (run("invert", kind, x)) end
-
-local RandomPosterize = class("RandomPosterize", Maybe)
-colors.RandomPosterize = RandomPosterize
-RandomPosterize.signature = define.signature("RandomPosterize", {
-  {"int", "bits", "the number of bits that are kept, 0 to 8"}, P,
-})
-
---- Keeps the first bits of each value, with a probability.
--- @param bits  the number of bits that are kept, 0 to 8
--- @param p  the probability (default 0.5)
-function RandomPosterize:init(bits, p)
-  Maybe.init(self, p)
-  self.bits = bits
-end
-
-function RandomPosterize:transform(x, _, kind) return (run("posterize", kind, x, self.bits)) end
-
-local RandomSolarize = class("RandomSolarize", Maybe)
-colors.RandomSolarize = RandomSolarize
-RandomSolarize.signature = define.signature("RandomSolarize", {
-  {"float", "threshold", "the smallest value that is inverted"}, P,
-})
-
---- The negative of all values from a threshold on, with a probability.
--- @param threshold  the smallest value that is inverted
--- @param p  the probability (default 0.5)
-function RandomSolarize:init(threshold, p)
-  Maybe.init(self, p)
-  self.threshold = threshold
-end
-
-function RandomSolarize:transform(x, _, kind) return (run("solarize", kind, x, self.threshold)) end
-
-local RandomEqualize = class("RandomEqualize", Maybe)
-colors.RandomEqualize = RandomEqualize
-RandomEqualize.signature = define.signature("RandomEqualize", {P})
-
---- Makes all values of a channel equally frequent, with a probability.
--- @param p  the probability (default 0.5)
-function RandomEqualize:init(p) Maybe.init(self, p) end
-function RandomEqualize:transform(x, _, kind) return (run("equalize", kind, x)) end
-
-local RandomAutocontrast = class("RandomAutocontrast", Maybe)
-colors.RandomAutocontrast = RandomAutocontrast
-RandomAutocontrast.signature = define.signature("RandomAutocontrast", {P})
-
---- Stretches the values of each channel to the full range, with a probability.
--- @param p  the probability (default 0.5)
-function RandomAutocontrast:init(p) Maybe.init(self, p) end
-function RandomAutocontrast:transform(x, _, kind) return (run("autocontrast", kind, x)) end
-
-local RandomAdjustSharpness = class("RandomAdjustSharpness", Maybe)
-colors.RandomAdjustSharpness = RandomAdjustSharpness
-RandomAdjustSharpness.signature = define.signature("RandomAdjustSharpness", {
-  {"float", "sharpness_factor", "0 is blurred, 1 is the picture itself, 2 is sharpened"}, P,
-})
-
---- Blurs or sharpens, with a probability.
--- @param sharpness_factor  0 is blurred, 1 is the picture itself, 2 is sharpened
--- @param p  the probability (default 0.5)
-function RandomAdjustSharpness:init(sharpness_factor, p)
-  Maybe.init(self, p)
-  self.sharpness_factor = sharpness_factor
-end
-
-function RandomAdjustSharpness:transform(x, _, kind)
-  return (run("adjust_sharpness", kind, x, self.sharpness_factor))
-end
+colors.RandomInvert = maybe("RandomInvert", "invert", "The negative, with a probability.")
+colors.RandomPosterize = maybe("RandomPosterize", "posterize", "Keeps the first bits of each "
+  .. "value, with a probability.", {"int", "bits", "the number of bits that are kept, 0 to 8"})
+colors.RandomSolarize = maybe("RandomSolarize", "solarize", "The negative of all values from a "
+  .. "threshold on, with a probability.",
+  {"float", "threshold", "the smallest value that is inverted"})
+colors.RandomEqualize = maybe("RandomEqualize", "equalize", "Makes all values of a channel equally "
+  .. "frequent, with a probability.")
+colors.RandomAutocontrast = maybe("RandomAutocontrast", "autocontrast", "Stretches the values of "
+  .. "each channel to the full range, with a probability.")
+colors.RandomAdjustSharpness = maybe("RandomAdjustSharpness", "adjust_sharpness", "Blurs or "
+  .. "sharpens, with a probability.",
+  {"float", "sharpness_factor", "0 is blurred, 1 is the picture itself, 2 is sharpened"})
 
 -- ---- blur and noise ----
 

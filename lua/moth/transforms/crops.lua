@@ -8,8 +8,9 @@ local errors = require "moth.error"
 local geometry = require "moth.transforms.geometry"
 local kernels = require "moth.transforms.kernels"
 local fills = require "moth.transforms.fills"
+local maybe = require "moth.transforms.maybe"
 
-local Transform, Maybe, run = base.Transform, base.Maybe, kernels.run
+local Transform, run = base.Transform, kernels.run
 local crops = {}
 
 local INTERPOLATION = {"enum", "interpolation", "between pixels; masks are always nearest",
@@ -247,24 +248,9 @@ end
 
 -- ---- flips ----
 
-local P = {"float", "p", "the probability", default = 0.5}
-
-local RandomHorizontalFlip = class("RandomHorizontalFlip", Maybe)
-crops.RandomHorizontalFlip = RandomHorizontalFlip
-RandomHorizontalFlip.signature = define.signature("RandomHorizontalFlip", {P})
-
---- Mirrors with a probability: left becomes right.
--- @param p  the probability (default 0.5)
-function RandomHorizontalFlip:init(p) Maybe.init(self, p) end
-function RandomHorizontalFlip:transform(x, _, kind) return (run("horizontal_flip", kind, x)) end
-
-local RandomVerticalFlip = class("RandomVerticalFlip", Maybe)
-crops.RandomVerticalFlip = RandomVerticalFlip
-RandomVerticalFlip.signature = define.signature("RandomVerticalFlip", {P})
-
---- Mirrors with a probability: top becomes bottom.
--- @param p  the probability (default 0.5)
-function RandomVerticalFlip:init(p) Maybe.init(self, p) end
-function RandomVerticalFlip:transform(x, _, kind) return (run("vertical_flip", kind, x)) end
+crops.RandomHorizontalFlip = maybe("RandomHorizontalFlip", "horizontal_flip", "Mirrors with a "
+  .. "probability: left becomes right.")
+crops.RandomVerticalFlip = maybe("RandomVerticalFlip", "vertical_flip", "Mirrors with a "
+  .. "probability: top becomes bottom.")
 
 return crops
