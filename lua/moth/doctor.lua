@@ -46,6 +46,24 @@ local function editor()
     .. " found: no editing, no completion"
 end
 
+local CODECS = {{"JPEG", "turbojpeg", "stb"}, {"PNG", "spng", "stb"}, {"WebP", "webp"},
+                {"FLAC, Ogg and MP3", "sndfile"}}
+
+-- The formats of pictures and sounds that need a library, and the libraries.
+local function codecs()
+  local library = require "moth.io.image.library"
+  local list = {}
+  for _, row in ipairs(CODECS) do
+    local found
+    for i = 2, #row do
+      found = found or library.open(row[i]) and ("%s by lib%s"):format(row[1], row[i])
+    end
+    local _, package = library.open(row[2])
+    list[#list + 1] = found or ("no %s (apt-get install %s)"):format(row[1], package)
+  end
+  return table.concat(list, ", ")
+end
+
 -- Environment variables that have no effect, as lines of advice.
 local function unheard(list)
   local levels = {plain = true, neon = true, avx2 = true, avx512 = true}
@@ -132,6 +150,7 @@ function doctor.main()
   row("LuaJIT", luajit())
   row("machine", processor())
   for _, entry in ipairs(found and doctor.gpus(lib) or {}) do row(entry[1], entry[2]) end
+  row("files", codecs())
   row("prompt", editor())
   row("checkout", launcher.root or "none: installed files")
 

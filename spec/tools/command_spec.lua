@@ -66,6 +66,14 @@ describe("moth", function()
     assert.falsy(output:find("! MOTH_", 1, true), output)
   end)
 
+  it("has a doctor that lists the libraries of pictures and sounds", function()
+    local output = shell(quoted(launcher.program) .. " doctor")
+    for _, format in ipairs {"JPEG", "PNG", "WebP", "FLAC, Ogg and MP3"} do
+      assert.truthy(output:find("\nfiles [^\n]*" .. format .. " by lib%l+")
+        or output:find("\nfiles [^\n]*no " .. format .. " %(apt%-get install lib%w+%)"), output)
+    end
+  end)
+
   it("never runs OpenBLAS's kernels of 2004 on a processor with AVX2", function()
     local output = shell("env -u OPENBLAS_CORETYPE " .. quoted(launcher.program) .. " doctor")
     if output:find("core Prescott", 1, true) then -- of 2004

@@ -8,6 +8,7 @@ local ffi = require "ffi"
 local bytes = require "moth.io.bytes"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
+local libraries = require "moth.io.image.library"
 local wav = require "moth.io.wav"
 
 local sound = {}
@@ -42,21 +43,19 @@ local loaded
 -- The library, or an error that says what to install.
 local function sndfile(fname)
   if loaded then return loaded end
-  for _, name in ipairs {"libsndfile.so.1", "sndfile"} do
-    local ok, library = pcall(ffi.load, name)
-    if ok then
-      -- Another script may have declared libsndfile's functions with its own types.
-      local fine, problem = pcall(ffi.cdef, DECLARED)
-      if not fine then
-        errors.raise(fname .. ": libsndfile's functions are declared otherwise: " .. problem,
-          "E_UNSUPPORTED")
-      end
-      loaded = library
-      return library
-    end
+  local opened, package = libraries.open "sndfile"
+  if not opened then
+    errors.raise(fname .. ": this file needs libsndfile, which cannot be loaded: apt-get install "
+      .. package, "E_UNSUPPORTED")
   end
-  errors.raise(fname .. ": this file needs libsndfile, which cannot be loaded: apt-get install "
-    .. "libsndfile1", "E_UNSUPPORTED")
+  -- Another script may have declared libsndfile's functions with its own types.
+  local fine, problem = pcall(ffi.cdef, DECLARED)
+  if not fine then
+    errors.raise(fname .. ": libsndfile's functions are declared otherwise: " .. problem,
+      "E_UNSUPPORTED")
+  end
+  loaded = opened
+  return loaded
 end
 
 -- ---- formats ----

@@ -1,4 +1,4 @@
---- library.lua -- the libraries of picture formats, opened at their first use.
+--- library.lua -- the libraries of picture and sound formats, opened at their first use.
 
 local ffi = require "ffi"
 local errors = require "moth.error"
@@ -11,7 +11,18 @@ local KNOWN = {
   spng = {{"libspng.so.0", "libspng.0.dylib", "spng"}, "libspng0"},
   webp = {{"libwebp.so.7", "libwebp.7.dylib", "libwebp"}, "libwebp7"},
   stb = {{"libstb.so.0"}, "libstb0"},
+  sndfile = {{"libsndfile.so.1", "sndfile"}, "libsndfile1"},
 }
+
+--- Opens a library without its declarations; nil if it is not installed.
+-- @return the library, and its Debian package
+function library.open(name)
+  for _, file in ipairs(KNOWN[name][1]) do
+    local found, loaded = pcall(ffi.load, file)
+    if found then return loaded, KNOWN[name][2] end
+  end
+  return nil, KNOWN[name][2]
+end
 
 local opened = {} -- name -> library, or false
 
@@ -21,15 +32,8 @@ local opened = {} -- name -> library, or false
 -- @param mark  one of the declared types: if it is known, the declarations were made before
 function library.find(name, cdef, mark)
   if opened[name] == nil then
-    opened[name] = false
-    for _, file in ipairs(KNOWN[name][1]) do
-      local found, loaded = pcall(ffi.load, file)
-      if found then
-        if not pcall(ffi.typeof, mark) then ffi.cdef(cdef) end
-        opened[name] = loaded
-        break
-      end
-    end
+    opened[name] = library.open(name) or false
+    if opened[name] and not pcall(ffi.typeof, mark) then ffi.cdef(cdef) end
   end
   return opened[name] or nil
 end
