@@ -99,7 +99,7 @@ function repl.read(input, number)
     if wanted then return function() tools.page(repl.help(wanted)) end end
     if chunk then return chunk, receive(message, number) end
     if not more then
-      complain(message)
+      complain(require("moth.repl.python").explained(message, text))
       return false
     end
   end
