@@ -411,7 +411,10 @@ end
 -- ---- the arguments ----
 
 local function need(condition, name, what, value)
-  if not condition then errors.refuse("fit", name, what .. " is needed", value, "E_TYPE") end
+  if not condition then
+    local comma = what:find ", " and "," or ""
+    errors.refuse("fit", name, what .. comma .. " is needed", value, "E_TYPE")
+  end
 end
 
 local function has(value, ...)

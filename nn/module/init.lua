@@ -52,7 +52,8 @@ class.lookup(Module, function(self, key)
   if computed and computed[key] then return (computed[key].get(self)) end
   local n = store.names and #self
   if n and lib.is_plain(key) then
-    return (self:_slice(require("moth.tensor.index").bounds(key, n, "a " .. class.typename(self))))
+    local owner = errors.one(class.typename(self))
+    return (self:_slice(require("moth.tensor.index").bounds(key, n, owner)))
   elseif n and type(key) == "number" then
     if key >= -n and key < 0 then return rawget(self, n + 1 + key) end
     errors.raise(("%s[%s]: %s"):format(class.typename(self), tostring(key),
@@ -215,9 +216,9 @@ function Module:_watch()
       local path, what = hidden_in(value, class.typename(self) .. "." .. tostring(name), 2)
       if path then
         store.watch[name] = nil
-        require("moth").warn(("%s is a %s in a plain table, so it is not registered: " ..
+        require("moth").warn(("%s is %s in a plain table, so it is not registered: " ..
           "its parameters are neither trained nor saved (hold modules in nn.ModuleList or " ..
-          "nn.ModuleDict)"):format(path, parameter.typename(what)))
+          "nn.ModuleDict)"):format(path, errors.one(parameter.typename(what))))
       end
     end
   end

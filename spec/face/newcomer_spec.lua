@@ -33,6 +33,11 @@ describe("an epoch", function()
     end, "sample 3 of the dataset is nil")
   end)
 
+  it("is not a position of a dataset", function()
+    local Adder = nn.class("Adder", data.Dataset)
+    refuses(function() return (Adder()[1]) end, "an Adder has no [1]; write dataset:get(1)")
+  end)
+
   it("does not end where a batch is nil", function()
     local loader = data.DataLoader(dataset(function() return moth.ones(2) end),
       { collate_fn = function() end })
@@ -244,6 +249,102 @@ describe("a message", function()
     refuses(function() return (x:to("float64")) end, "write moth.float64")
     refuses(function() return (moth.full(2, 3, 7)) end, "'size' is one list here, as {2, 3}")
     refuses(function() return (moth.randint(0, 10, 2, 3)) end, "'size' is one list here, as {2, 3}")
+  end)
+end)
+
+describe("a training by moth.fit", function()
+  local net = nn.Linear(2, 3)
+  local set = data.TensorDataset(moth.ones(4, 2), moth.arange(4) % 3)
+  local function fit(arguments)
+    arguments[1], arguments[2], arguments.progress = net, data.DataLoader(set, 2), false
+    return function() return (moth.fit(arguments)) end
+  end
+
+  -- As refuses, which also compares the graph: the forward pass leaves nodes to the collector.
+  local function raises(f, text)
+    local ok, problem = pcall(f)
+    assert.is_false(ok)
+    local placed = problem:find "newcomer_spec.lua:%d+: "
+    assert.is_truthy(placed and problem:find(text, 1, true), problem)
+  end
+
+  it("names the loss that refuses a class, not only moth.fit", function()
+    local wanted = "bad argument 'target' to 'cross_entropy' (positions count from 1, got 0)"
+    raises(fit{loss = F.cross_entropy, optimizer = optim.Adam}, wanted)
+    raises(fit{loss = function(y, t) return F.cross_entropy(y, t) end, optimizer = optim.Adam},
+      wanted)
+    raises(function()
+      return (moth.lr_find{net, data.DataLoader(set, 2), loss = F.cross_entropy,
+        optimizer = optim.Adam})
+    end, wanted)
+  end)
+
+  it("says what an absent argument is", function()
+    raises(fit{loss = F.cross_entropy},
+      "'optimizer' to 'fit' (a value is needed, got nothing: an optimizer, or its class")
+    raises(fit{optimizer = optim.Adam},
+      "(a function(output, target), such as F.cross_entropy, is needed, got nil)")
+    raises(fit{criterion = F.cross_entropy, optimizer = optim.Adam}, "did you mean 'loss'?")
+  end)
+
+  it("says what is in the place of a loader", function()
+    raises(function() return (moth.fit{net, optim.AdamW(net:parameters()), loss = F.mse_loss,
+      optimizer = optim.Adam}) end, "(a DataLoader is needed, got an AdamW)")
+    raises(function() return (moth.fit{net, nn.LSTM(1, 1), loss = F.mse_loss,
+      optimizer = optim.Adam}) end, "got an LSTM")
+    raises(function() return (moth.fit{net, net, loss = F.mse_loss, optimizer = optim.Adam}) end,
+      "got a Linear")
+  end)
+end)
+
+describe("a name of matplotlib, torchvision or torchvision.datasets", function()
+  it("is answered with Moth's", function()
+    refuses(function() return (moth.plot.plot) end, "moth.plot.lines draws curves")
+    refuses(function() return (moth.plot.title) end, "titles and axes are arguments")
+    refuses(function() return (moth.io.imread) end, "moth.io.read_image reads a picture")
+    refuses(function() return (data.CIFAR10) end, "moth.data.ImageFolder a folder of pictures")
+  end)
+
+  it("is answered by a figure", function()
+    local figure = moth.plot.lines{1, 2}
+    refuses(function() return (figure.savefig) end,
+      "a figure has no 'savefig'; figure:save(path) writes .svg, .png and .txt files")
+    refuses(function() return (figure:set_title "x") end, "titles and axes are arguments")
+    assert.is_nil(figure.title)
+  end)
+
+  it("is answered by a model that is to load pretrained weights", function()
+    refuses(function() return (moth.models.resnet18{pretrained = true}) end,
+      "did you mean 'weights'?")
+    refuses(function() return (moth.models.resnet18{weights = "IMAGENET1K_V1"}) end,
+      "'IMAGENET1K_V1' names a file that torchvision downloads; Moth downloads nothing")
+  end)
+end)
+
+describe("a line of Python at the prompt", function()
+  local explained = require("moth.repl.python").explained
+
+  it("is answered with the Lua for it", function()
+    for line, wanted in pairs {
+      ["import torch"] = "local x = require", ["from torch import nn"] = "local x = require",
+      ["print x"] = "print(x)", ["x += 1"] = "x = x + 1", ["if x != 1 then y() end"] = "~=",
+      ["y = x ** 2"] = "x ^ 2", ["def f(x):"] = "function f(x)", ["y = x @ w"] = "a:matmul(b)",
+      ["for i in range(10):"] = "for i = 1, 10 do", ["for x, y in loader:"] = "in loader do",
+      ["with moth.no_grad():"] = "moth.no_grad(function()", ["f = lambda x: x"] = "function(x)",
+      ["class Net(nn.Module):"] = "nn.class(", ["if x:"] = "if x then",
+    } do
+      assert.is_nil(loadstring(line))
+      local text = explained("m", line)
+      assert.is_truthy(text:find("^m %(") and text:find(wanted, 1, true), line .. " " .. text)
+    end
+  end)
+
+  it("leaves errors of Lua as they are", function()
+    for _, line in ipairs {"x = = 1", "if x == 1 y() end", "print('import x' 1)", "x = y.1",
+                           "for i = 1, 3 print(i) end", "x = 'a += b' )", "-- x != y\nx = )"} do
+      assert.is_nil(loadstring(line))
+      assert.equal("m", explained("m", line))
+    end
   end)
 end)
 

@@ -180,12 +180,13 @@ describe("ImageFolder", function()
   it("says why a function cannot be sent to workers", function()
     local set = data.ImageFolder{root, is_valid_file = good, transform = function(x) return x end}
     local text = error_of(data.DataLoader, {set, num_workers = 1})
-    assert.is_truthy(text:find("the transform of ImageFolder cannot be sent, because it has a "
-      .. "function: pass a data.source", 1, true), text)
+    assert.is_truthy(text:find("the transform of ImageFolder is a function, which cannot be sent "
+      .. "to a worker, another Lua state: put it into a module and write transform = data.source(",
+      1, true), text)
     local T = moth.transforms
     set = data.ImageFolder{root, is_valid_file = good,
       transform = T.Compose{T.Resize(4), T.Lambda(function(x) return x end)}}
     text = error_of(data.DataLoader, {set, num_workers = 1})
-    assert.is_truthy(text:find("because it has a function", 1, true), text)
+    assert.is_truthy(text:find("ImageFolder has a function, which cannot be sent", 1, true), text)
   end)
 end)

@@ -34,8 +34,8 @@ end
 -- for tables.)
 function Dataset:__index(key)
   if type(key) == "number" and rawget(self, 1) == nil then -- a dataset may store a list in itself
-    errors.raise(("a %s has no [%s]; write dataset:get(%s)"):format(class.typename(self), key, key),
-      "E_TYPE")
+    errors.raise(("%s has no [%s]; write dataset:get(%s)"):format(
+      errors.one(class.typename(self)), key, key), "E_TYPE")
   end
 end
 

@@ -126,7 +126,7 @@ end
 
 -- ---- DatasetFolder ----
 
-local ANY = "a function; for workers a transform of moth.transforms or a data.source"
+local ANY = "a function; with num_workers a transform of moth.transforms or a data.source"
 local TRANSFORM = {"any", "transform", "changes what the loader returns: " .. ANY, optional = true}
 local TARGET = {"any", "target_transform", "changes the class's number: " .. ANY, optional = true}
 local VALID = {"any", "is_valid_file", "says of a path if it is a sample: " .. ANY,
@@ -185,6 +185,7 @@ end
 
 --- A dataset of files: each folder in `root` is a class, and the files in it, and in folders in it,
 -- are its samples. A sample is what the loader returns, and the number of its class as an int64.
+-- The field `classes` has the names: set.classes[1].
 -- @param root        the folder
 -- @param loader      function(path), which reads a sample
 -- @param extensions  a list of endings of file names, in lower or upper case: {".txt"}
@@ -239,11 +240,10 @@ local function worker(self, name, base)
     if value ~= nil and value ~= self.default_loader and field ~= "is_valid_file" then
       local written, why = sent.write(value)
       if written == nil then
-        errors.argument("DataLoader", "num_workers", ("a worker is another Lua state, to which "
-          .. "the %s of %s cannot be sent, because it has %s: pass a "
-          .. "data.source(\"module:name\"), or make the dataset in a module, "
-          .. "DataLoader{data.source(\"module:name\")}; or leave "
-          .. "num_workers at 0"):format(field, name, why), "E_UNSUPPORTED")
+        errors.argument("DataLoader", "num_workers", ("the %s of %s %s %s, which cannot be sent to "
+          .. "a worker, another Lua state: put it into a module and write %s = "
+          .. "data.source(\"module:name\"), or leave num_workers at 0"):format(field, name,
+          type(value) == "function" and "is" or "has", why, field), "E_UNSUPPORTED")
       end
       given[field] = written
     end
@@ -260,7 +260,8 @@ folder.ImageFolder = ImageFolder
 
 ImageFolder.signature = define.signature("ImageFolder", {
   ROOT, TRANSFORM, TARGET,
-  {"any", "loader", "reads a picture by its path; default: moth.io.read_image, mode 'rgb'. " .. ANY,
+  {"any", "loader", "reads a picture by its path; default: moth.io.read_image with mode 'rgb'; "
+   .. ANY,
    optional = true},
   VALID, EMPTY,
   {"int2?", "min_size", "for the default loader: large JPEG files are decoded at 1/2, 1/4 or 1/8 "
@@ -285,7 +286,8 @@ end
 
 --- A dataset of pictures: each folder in `root` is a class, and the pictures in it, and in folders
 -- in it, are its samples. A sample is a picture, uint8 (3, height, width), and the number of its
--- class as an int64.
+-- class as an int64. The field `classes` has the names: set.classes[1]. The default loader drops
+-- transparency: a transparent pixel has the color that the file stores for it, often black.
 -- @param root        the folder
 -- @param transform   function(picture), for example a moth.transforms.Compose
 -- @param target_transform  function(class), which returns the changed number

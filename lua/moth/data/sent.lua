@@ -7,6 +7,7 @@
 local class = require "moth.base.class"
 local dataset = require "moth.data.dataset"
 local dtypes = require "moth.tensor.dtype"
+local errors = require "moth.error"
 local lib = require "moth.binding.lib"
 local sources = require "moth.data.source"
 
@@ -53,8 +54,7 @@ write = function(value, seen)
   if name then return write_fields(value, seen, name) end
   local source = dataset.source_of(value)
   if source then return source end
-  return nil, class.typename(value) and "a " .. class.typename(value)
-    or require("moth.error").describe(value)
+  return nil, errors.describe(value)
 end
 
 --- A value that pack.lua can serialize; nil and the part that cannot be sent.

@@ -155,6 +155,8 @@ local function public(op)
   return (op:gsub("^linalg_", ""):gsub("^special_", ""):gsub("_back$", ""):gsub("_slope$", ""))
 end
 
+local function is_function(value) return type(value) == "function" end
+
 --- The text of an error with the outer function's arguments.
 -- @param blame  {fname, argname, text}: the inner function's error; argname may be nil
 -- @param inner  its call {name, names, values, n}, or nil if it has no frame
@@ -177,6 +179,7 @@ local function translated(blame, inner, outer)
   if not name then
     -- The user may have called a class by its name in lower case: moth.progress.
     if outer.plain or outer.name:lower() == blame.fname:lower() then return nil end
+    if first(outer, is_function) then return nil end -- it may have made the call: a loss
     return outer.name .. ": " .. blame.text
   end
   local text = blame.text

@@ -69,7 +69,10 @@ return function(arg, value, fname)
     return explain_enum(arg, value)
   end
   local need = row.choices and "one of " .. choices_text(arg) .. " is needed" or row.need
-  if value == nil then return need .. ", got nothing" .. (arg.hint or ""), "E_ARG" end
+  if value == nil then
+    local what = arg.hint or name == "any" and arg.doc and ": " .. arg.doc or ""
+    return need .. ", got nothing" .. what, "E_ARG"
+  end
   if row.zero and type(value) == "number" and value == 0 then
     return row.zero .. " count from 1, got 0", "E_INDEX"
   end

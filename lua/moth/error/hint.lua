@@ -38,7 +38,8 @@ local function each_value(level, fn, visit)
 end
 
 local WRITE = {
-  ["attempt to call a table value$"] = "iterate over a list by `for i, x in ipairs(list) do`",
+  ["attempt to call a table value$"] = "iterate over a list by `for i, x in ipairs(list) do`, over "
+    .. "a dataset by `for x, y in data.DataLoader(dataset) do`",
   ["'ipairs' %(table expected, got function%)$"] =
     "an iterator needs no ipairs: `for name, x in net:named_parameters() do`",
   ["attempt to index local 'self' %(a %a+ value%)$"] =

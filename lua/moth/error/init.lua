@@ -267,13 +267,14 @@ local function describe_table(value)
   if meta == nil then return list_text(value) or next(value) == nil and "{}" or "a table" end
   local name = errors.typename(value)
   if name then
-    return (package.loaded["moth.base.class"].isclass(value) and "the class " or "a ") .. name
+    if package.loaded["moth.base.class"].isclass(value) then return "the class " .. name end
+    return (errors.one(name))
   end
   if type(meta) == "table" and rawget(meta, "__tostring") then return tostring(value) end
   return "a table"
 end
 
-for _, name in ipairs {"bare", "shown", "path"} do -- of shown.lua, rarely needed
+for _, name in ipairs {"bare", "one", "shown", "path"} do -- of shown.lua, rarely needed
   errors[name] = function(text, most) return require("moth.error.shown")[name](text, most) end
 end
 

@@ -31,7 +31,7 @@ local function most(name, many)
 end
 local alias = {axis = "dim", keepdims = "keepdim", x = "input", -- names in other libraries
                map_location = "device", bias = "linear_bias",
-               learning_rate = "lr"}
+               learning_rate = "lr", pretrained = "weights", criterion = "loss"}
 
 --- "; did you mean 'x'?" for the candidate nearest to a name, or "". No guess is better than a
 -- wrong guess, so a short name needs an almost exact match.

@@ -1,5 +1,5 @@
 --- shown.lua -- makes texts from files and users safe to print on a terminal: errors.bare,
--- errors.shown, errors.path, and the escape that errors.raise applies to all messages.
+-- errors.one, errors.shown, errors.path, and the escape that errors.raise applies to all messages.
 
 local bad_utf8 = require("moth.json").bad_utf8
 
@@ -25,6 +25,13 @@ function shown.singular(text)
     return one .. NOUNS[noun] .. (verb == " are" and " is" or verb)
   end)
   return (text:gsub("there are 1 %f[%l]", "there is 1 "))
+end
+
+--- A class's name with its article: "an Adam", "a Linear", "an LSTM".
+function shown.one(name)
+  local vowel = name:find "^[AEIOaeio]" or name:find "^U[np]%l" and not name:find "^Uni"
+  local spelled = name:find "^[FHLMNRSX]%u"
+  return ((vowel or spelled) and "an " or "a ") .. name
 end
 
 --- At most `most` bytes of a text (default 60). Control characters and invalid UTF-8 are written as

@@ -175,7 +175,7 @@ local function put_table(state, t)
   if not is_size and not is_plain(t) then
     local name = class.typename(t)
     refuse(format("%s is %s; only plain tables can be saved%s", place(state.path),
-      name and "a " .. name or "a table with a metatable",
+      name and errors.one(name) or "a table with a metatable",
       type(t.state_dict) == "function" and ": save its :state_dict()" or ""))
   end
   if #state.path >= MAX_DEPTH then

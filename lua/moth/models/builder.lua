@@ -30,6 +30,10 @@ end
 local function read(fname, weights)
   local dict, shown = weights, "the state dict"
   if type(weights) == "string" then
+    if weights:find "^[%u%d_]+$" then -- DEFAULT, IMAGENET1K_V1
+      errors.argument(fname, "weights", ("'%s' names a file that torchvision downloads; Moth "
+        .. "downloads nothing: pass the path of the file"):format(weights))
+    end
     dict, shown = require("moth").load(weights), errors.path(weights)
   end
   for _, key in ipairs(INSIDE) do

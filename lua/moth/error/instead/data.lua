@@ -7,5 +7,8 @@ return {["moth.data"] = {
   ["IterDataPipe DFIterDataPipe MapDataPipe DataChunk functional_datapipe argument_validation "
     .. "guaranteed_datapipes_determinism non_deterministic runtime_validation "
     .. "runtime_validation_disabled"] = PIPES,
+  ["CIFAR10 CIFAR100 MNIST FashionMNIST EMNIST SVHN STL10 ImageNet VOCDetection CocoDetection "
+    .. "datasets"] = "nothing is downloaded; moth.data.mnist reads MNIST's files, "
+    .. "moth.data.ImageFolder a folder of pictures",
   distributed = "it is moth.data.DistributedSampler",
 }}

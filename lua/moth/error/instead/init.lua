@@ -12,7 +12,7 @@ local instead = {}
 
 local FILES = " moth tensor nn optim linalg fft autograd func cuda backends data utils ops random "
   .. "testing signal distributions profiler onnx amp special sparse io "
-  .. "distributed transforms models "
+  .. "distributed transforms models plot "
 
 -- The table with the hints of a namespace: for "moth.nn.utils" the table in nn.lua.
 local function load_file(path)
