@@ -7,25 +7,9 @@
 #include <string.h>
 
 #include "kernel/math/elementwise.h"
-#include "level.h"
 
-#define TARGET
-#define NAME(f) f##_f32
-#include "copy_level.h"
-#undef TARGET
-#undef NAME
-#if MOTH_HAS_LEVELS
-#define TARGET MOTH_AVX2
-#define NAME(f) f##_avx2
-#include "copy_level.h"
-#undef TARGET
-#undef NAME
-#define TARGET MOTH_AVX512
-#define NAME(f) f##_avx512
-#include "copy_level.h"
-#undef TARGET
-#undef NAME
-#endif
+#define LOOPS "copy_level.h"
+#include "all_levels.h"
 
 void moth_select_by_mask(int size, int64_t n, void *y, const uint8_t *mask, const void *p,
                          bool p_moves, const void *q, bool q_moves) {

@@ -1,5 +1,6 @@
 /* each_level.h -- compiles the loops of the header LOOPS for f64 (one level, all levels if
-** LEVELS_OF_F64 is defined), and for f32 at every level of instructions.
+** LEVELS_OF_F64 is defined), and for f32 at every level of instructions. Loops of other types need
+** all_levels.h only.
 **
 **     #define LOOPS "softmax_real.h"
 **     #include "each_level.h"
@@ -43,37 +44,8 @@
 #undef REAL
 #undef MATH
 
-#define TARGET
-#define VECTOR_BYTES 16
-
 #define REAL float
 #define MATH(f) moth_##f##_f32
-#define NAME(f) f##_f32
-#include LOOPS
-#undef NAME
-#undef TARGET
-#undef VECTOR_BYTES
-
-#if MOTH_HAS_LEVELS
-
-#define TARGET MOTH_AVX2
-#define VECTOR_BYTES 32
-#define NAME(f) f##_avx2
-#include LOOPS
-#undef NAME
-#undef TARGET
-#undef VECTOR_BYTES
-
-#define TARGET MOTH_AVX512
-#define VECTOR_BYTES 64
-#define NAME(f) f##_avx512
-#include LOOPS
-#undef NAME
-#undef TARGET
-#undef VECTOR_BYTES
-
-#endif
-
+#include "all_levels.h"
 #undef REAL
 #undef MATH
-#undef LOOPS

@@ -157,23 +157,8 @@ static void columns_of(const uint8_t *x, int64_t step, int64_t rows, int64_t n, 
 
 /* -- loops -- */
 
-#define TARGET
-#define NAME(f) f##_f32
-#include "picture_level.h"
-#undef TARGET
-#undef NAME
-#if MOTH_HAS_LEVELS
-#define TARGET MOTH_AVX2
-#define NAME(f) f##_avx2
-#include "picture_level.h"
-#undef TARGET
-#undef NAME
-#define TARGET MOTH_AVX512
-#define NAME(f) f##_avx512
-#include "picture_level.h"
-#undef TARGET
-#undef NAME
-#endif
+#define LOOPS "picture_level.h"
+#include "all_levels.h"
 
 void moth_picture_normalize(int64_t n, int64_t step, const uint8_t *x, float scale, float mean,
                             float deviation, float *y) {

@@ -4,8 +4,6 @@
 #include "picture_color.h"
 #include "base/threads.h"
 
-#include "level.h"
-
 enum { RUN = 256 };
 
 typedef struct job {
@@ -16,23 +14,8 @@ typedef struct job {
   uint8_t *y;
 } job;
 
-#define TARGET
-#define NAME(f) f##_f32
-#include "picture_color_level.h"
-#undef TARGET
-#undef NAME
-#if MOTH_HAS_LEVELS
-#define TARGET MOTH_AVX2
-#define NAME(f) f##_avx2
-#include "picture_color_level.h"
-#undef TARGET
-#undef NAME
-#define TARGET MOTH_AVX512
-#define NAME(f) f##_avx512
-#include "picture_color_level.h"
-#undef TARGET
-#undef NAME
-#endif
+#define LOOPS "picture_color_level.h"
+#include "all_levels.h"
 
 int moth_picture_adjust(moth_ctx *ctx, int what, int64_t images, int64_t channels, int64_t plane,
                         double factor, const uint8_t *x, uint8_t *y) {

@@ -8,8 +8,6 @@
 
 #include <math.h>
 
-#include "level.h"
-
 enum { RUN = 64 };
 
 typedef struct around { /* of RUN positions: the pixels that are read */
@@ -24,23 +22,8 @@ typedef struct job {
   void *y;
 } job;
 
-#define TARGET
-#define NAME(f) f##_f32
-#include "picture_warp_level.h"
-#undef TARGET
-#undef NAME
-#if MOTH_HAS_LEVELS
-#define TARGET MOTH_AVX2
-#define NAME(f) f##_avx2
-#include "picture_warp_level.h"
-#undef TARGET
-#undef NAME
-#define TARGET MOTH_AVX512
-#define NAME(f) f##_avx512
-#include "picture_warp_level.h"
-#undef TARGET
-#undef NAME
-#endif
+#define LOOPS "picture_warp_level.h"
+#include "all_levels.h"
 
 int moth_picture_warp(moth_ctx *ctx, int dtype, const moth_warp *w, const void *x, void *y) {
   const job j = {w, dtype, x, y};

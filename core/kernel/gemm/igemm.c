@@ -9,29 +9,8 @@
 
 enum { MR = 6, KC = 256, NC = 256, WIDEST = 64 }; /* WIDEST: columns of the widest tile */
 
-#define TARGET
-#define VECTOR_BYTES 16
-#define NAME(f) f##_f32
-#include "igemm_level.h"
-#undef TARGET
-#undef VECTOR_BYTES
-#undef NAME
-#if MOTH_HAS_LEVELS
-#define TARGET MOTH_AVX2
-#define VECTOR_BYTES 32
-#define NAME(f) f##_avx2
-#include "igemm_level.h"
-#undef TARGET
-#undef VECTOR_BYTES
-#undef NAME
-#define TARGET MOTH_AVX512
-#define VECTOR_BYTES 64
-#define NAME(f) f##_avx512
-#include "igemm_level.h"
-#undef TARGET
-#undef VECTOR_BYTES
-#undef NAME
-#endif
+#define LOOPS "kernel/gemm/igemm_level.h"
+#include "kernel/all_levels.h"
 
 typedef void tile_loop(int64_t k, const void *a, const void *b, void *to, int64_t ldc);
 
