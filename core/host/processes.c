@@ -16,6 +16,8 @@
 
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -57,15 +59,20 @@ typedef struct note { /* what processes tell each other about a group */
 
 enum { NOTE_SIZE = 3, NOTES = 64 };
 
+/* Sent notes; a request of 0 is none. They outlive the context: MPI may still read them. */
+static note notes[NOTES];
+static uint32_t next_note;
+
 struct moth_transfer {
   moth_transfer *next;
   moth_transfer_args x;
   moth_tensor *input, *output; /* counted */
   moth_mpi_handle request;
   char *scratch; /* reductions of f16 and bf16: f32 */
-  int64_t scratch_bytes;
+  char *copy;    /* of an input that shares memory with the output, or NULL */
+  int64_t scratch_bytes, copy_bytes;
   int *counts; /* of all_to_all */
-  int64_t number;
+  int64_t number; /* among the collectives of the group; INT64_MAX: none of them */
   bool done, dropped; /* dropped: nobody waits for it */
   bool captured;      /* started while a captured step was recorded, which contains it */
   bool replayed;      /* started by a replay of a captured step: no handle refers to it */
@@ -78,8 +85,6 @@ struct moth_processes {
   int32_t ngroups;
   moth_transfer *messages;
   moth_mpi_handle monitor; /* the communicator of notes */
-  note notes[NOTES];       /* sent ones */
-  uint32_t next_note;
   bool started_here; /* this context has called MPI_Init */
   int32_t waits_for; /* the kind of the message that the caller waits for, or -1 */
   double polled, listened;
@@ -87,6 +92,7 @@ struct moth_processes {
 };
 
 static atomic_bool taken; /* a context of this process uses MPI */
+static pid_t first_user;  /* the process that has used MPI, or 0; a forked child cannot */
 
 static const char *const kind_names[] = {
   "barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "gather",
@@ -103,9 +109,17 @@ static int not_open(moth_ctx *ctx) {
   return moth_fail(ctx, MOTH_E_STATE, NULL, "no process group: init_process_group makes one");
 }
 
+static bool forked(void) { return first_user && first_user != getpid(); }
+
+static int not_ours(moth_ctx *ctx) {
+  return moth_fail(ctx, MOTH_E_STATE, NULL,
+                   "MPI belongs to the process that this one was forked from");
+}
+
 static group *group_of(moth_ctx *ctx, int32_t index) {
   struct moth_processes *p = ctx->processes;
   if (!p) not_open(ctx);
+  else if (forked()) not_ours(ctx);
   else if (index < 0 || index >= p->ngroups || !p->groups[index].used)
     moth_fail(ctx, MOTH_E_STATE, "group", "the process group was destroyed");
   else return &p->groups[index];
@@ -116,9 +130,9 @@ static group *group_of(moth_ctx *ctx, int32_t index) {
 
 static void send_note(struct moth_processes *p, int to, int tag, int64_t index, int64_t started,
                       int64_t kind) {
-  note *n = &p->notes[p->next_note++ % NOTES];
+  note *n = &notes[next_note++ % NOTES];
   int done = 1, source;
-  if (n->request != p->mpi->no_request) p->mpi->test(&n->request, &done, &source);
+  if (n->request && n->request != p->mpi->no_request) p->mpi->test(&n->request, &done, &source);
   if (!done) return; /* the receiver takes none */
   n->group = index;
   n->started = started;
@@ -141,7 +155,7 @@ static int take_note(struct moth_processes *p, int tag, note *n) {
 static void answer_questions(struct moth_processes *p) {
   note n;
   for (int from; (from = take_note(p, QUESTION, &n)) >= 0;) {
-    const bool known = n.group < p->ngroups && p->groups[n.group].used;
+    const bool known = n.group >= 0 && n.group < p->ngroups && p->groups[n.group].used;
     send_note(p, from, ANSWER, n.group, known ? p->groups[n.group].started : -1, p->waits_for);
   }
 }
@@ -179,6 +193,7 @@ static void release(moth_ctx *ctx, moth_transfer *m) {
   moth_tensor_release(m->input);
   moth_tensor_release(m->output);
   moth_dealloc(ctx, m->scratch, m->scratch_bytes);
+  moth_dealloc(ctx, m->copy, m->copy_bytes);
   free(m->counts);
   moth_dealloc(ctx, m, sizeof *m);
 }
@@ -209,30 +224,37 @@ static void poll(moth_ctx *ctx) {
   struct moth_processes *p = ctx->processes;
   if (moth_on_worker || (!p->messages && ++p->polls % 64)) return;
   const double now = moth_seconds();
-  if (p->messages && now - p->polled > POLL_EVERY) {
-    p->polled = now;
-    progress(ctx);
-  }
-  if (now - p->listened < LISTEN_EVERY) return;
-  p->listened = now;
-  answer_questions(p);
+  const bool moves = p->messages && now - p->polled > POLL_EVERY;
+  const bool listens = now - p->listened >= LISTEN_EVERY;
+  if (moves) p->polled = now;
+  if (listens) p->listened = now;
+  if ((!moves && !listens) || forked()) return;
+  if (moves) progress(ctx);
+  if (listens) answer_questions(p);
 }
 
 /* -- waiting -- */
 
-/* Asks the members of the message's group which messages they have started; adds to `text` what
-** those say that have not started this one. */
+/* Does a message wait for this rank of its group? */
+static bool concerns(const moth_transfer *m, const group *g, int rank) {
+  return rank != g->rank && (m->x.kind < SEND || m->x.peer < 0 || m->x.peer == rank);
+}
+
+/* Asks the ranks that the message waits for which messages they have started. `text` becomes the
+** answers of those that have not started this one. */
 static void find_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size) {
   struct moth_processes *p = ctx->processes;
   const group *g = &p->groups[m->x.group];
+  const char *lacking = m->x.kind == SEND ? "not received it"
+                        : m->x.kind == RECV ? "sent no such message" : "not called it";
   size_t used = 0;
   int missing = 0;
   int64_t *started = calloc((size_t)g->n, sizeof *started);
   int *kind = calloc((size_t)g->n, sizeof *kind);
   text[0] = 0;
   for (int i = 0; started && kind && i < g->n; i++) {
-    started[i] = i == g->rank ? m->number : -1;
-    if (i != g->rank) send_note(p, g->ranks[i], QUESTION, m->x.group, 0, 0);
+    started[i] = concerns(m, g, i) ? -1 : m->number;
+    if (started[i] < 0) send_note(p, g->ranks[i], QUESTION, m->x.group, 0, 0);
   }
   for (const double until = moth_seconds() + ANSWER_WITHIN; moth_seconds() < until;) {
     note n;
@@ -242,7 +264,7 @@ static void find_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size
     for (int i = 0; from >= 0 && started && kind && i < g->n; i++)
       if (g->ranks[i] == from && n.group == m->x.group) {
         started[i] = n.started;
-        kind[i] = (int)n.kind;
+        kind[i] = n.kind <= RECV ? (int)n.kind : -1;
       }
     sched_yield();
   }
@@ -251,7 +273,7 @@ static void find_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size
     const char *where = kind[i] >= 0 ? kind_names[kind[i]] : NULL;
     int n = started[i] < 0
       ? snprintf(text + used, size - used, "; rank %d does not answer", g->ranks[i])
-      : snprintf(text + used, size - used, "; rank %d has not called it (%s%s)", g->ranks[i],
+      : snprintf(text + used, size - used, "; rank %d has %s (%s%s)", g->ranks[i], lacking,
                  where ? "it waits in " : "it is busy", where ? where : "");
     used += n > 0 ? (size_t)n : 0;
   }
@@ -264,7 +286,7 @@ static int timed_out(moth_ctx *ctx, const moth_transfer *m, double seconds) {
   find_missing(ctx, m, text, sizeof text);
   if (m->done) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_IO, NULL, "no result after %g s%s", seconds,
-                   text[0] ? text : "; all ranks have called it");
+                   text[0] || m->x.kind >= SEND ? text : "; all ranks have called it");
 }
 
 static int wait(moth_ctx *ctx, moth_transfer *m, double seconds) {
@@ -292,6 +314,10 @@ static int check_tensor(moth_ctx *ctx, const moth_tensor *x, const char *arg) {
   return MOTH_OK;
 }
 
+static char *input_of(const moth_transfer *m) {
+  return m->copy ? m->copy : m->input ? moth_at(m->input) : NULL;
+}
+
 static moth_mpi_handle op_of(const moth_mpi *mpi, int op, int dtype) {
   if (dtype != MOTH_BOOL) return mpi->ops[op == MOTH_REDUCE_MEAN ? MOTH_MPI_SUM : op];
   if (op == MOTH_REDUCE_SUM) op = MOTH_MPI_MAX;
@@ -309,12 +335,12 @@ static int prepare_reduction(moth_ctx *ctx, moth_transfer *m, const void **from,
     return moth_fail(ctx, MOTH_E_DTYPE, "op", "the mean needs a float tensor");
   if (moth_is_float(dtype) && m->x.op >= MOTH_REDUCE_BAND && m->x.op != MOTH_REDUCE_MEAN)
     return moth_fail(ctx, MOTH_E_DTYPE, "op", "bitwise operations need an integer tensor");
-  *from = moth_at(m->input);
+  *from = input_of(m);
   *to = moth_at(m->output);
   if (moth_is_half(dtype)) {
     m->scratch_bytes = n * 4 + 4;
     if (!(m->scratch = moth_alloc(ctx, m->scratch_bytes))) return ctx->error.code;
-    moth_convert(n, dtype, moth_at(m->input), 2, MOTH_F32, m->scratch, 4);
+    moth_convert(n, dtype, input_of(m), 2, MOTH_F32, m->scratch, 4);
     *from = *to = m->scratch;
     *type = p->mpi->types[MOTH_F32];
   }
@@ -343,7 +369,7 @@ static int start_all_to_all(moth_ctx *ctx, moth_transfer *m, const group *g) {
   if (at[0] > m->input->l.numel || at[1] > m->output->l.numel)
     return moth_fail(ctx, MOTH_E_SHAPE, "sizes", "more elements than the tensor has");
   const int code = p->mpi->all_to_all(
-    moth_at(m->input), counts, counts + g->n, moth_at(m->output), counts + 2 * g->n,
+    input_of(m), counts, counts + g->n, moth_at(m->output), counts + 2 * g->n,
     counts + 3 * g->n, p->mpi->types[m->input->l.dtype], g->comm, &m->request);
   return code ? mpi_error(ctx, code) : MOTH_OK;
 }
@@ -370,7 +396,7 @@ static int start(moth_ctx *ctx, moth_transfer *m, const group *g) {
   const moth_tensor *some = m->input ? m->input : m->output;
   const int dtype = some ? some->l.dtype : MOTH_U8;
   moth_mpi_handle type = mpi->types[dtype], *r = &m->request;
-  const void *from = m->input ? moth_at(m->input) : NULL;
+  const void *from = input_of(m);
   void *to = m->output ? moth_at(m->output) : NULL;
   const int kind = m->x.kind, root = m->x.peer;
   const int n = some ? (int)some->l.numel : 0, out = m->output ? (int)m->output->l.numel : 0;
@@ -418,6 +444,27 @@ static int find_tensors(moth_ctx *ctx, const moth_transfer_args *x, const group 
   return MOTH_OK;
 }
 
+/* Gives the message tensors of its own over the memory of input and output: if the data of these
+** are replaced, MPI still has its buffers. The buffers must not overlap: an input in the memory of
+** the output is copied, unless it is a reduction in place. */
+static int take_tensors(moth_ctx *ctx, moth_transfer *m, const moth_tensor *input,
+                        const moth_tensor *output) {
+  if (input && !(m->input = moth_tensor_like(ctx, &input->l, input->storage)))
+    return ctx->error.code;
+  if (output && !(m->output = moth_tensor_like(ctx, &output->l, output->storage)))
+    return ctx->error.code;
+  if (!input || !output) return MOTH_OK;
+  const char *from = moth_at(input), *to = moth_at(output);
+  const int64_t size = input->l.numel * moth_dtype_size[input->l.dtype],
+                room = output->l.numel * moth_dtype_size[output->l.dtype];
+  if (from + size <= to || to + room <= from) return MOTH_OK;
+  if (from == to && (m->x.kind == ALL_REDUCE || m->x.kind == REDUCE)) return MOTH_OK;
+  if (!(m->copy = moth_alloc(ctx, size))) return ctx->error.code;
+  m->copy_bytes = size;
+  memcpy(m->copy, from, (size_t)size);
+  return MOTH_OK;
+}
+
 /* Is the message one that the group can have? */
 static int check_exchange(moth_ctx *ctx, const moth_transfer_args *x, const group *g) {
   const bool from_any = x->kind == RECV && x->peer == -1;
@@ -432,23 +479,22 @@ static int check_exchange(moth_ctx *ctx, const moth_transfer_args *x, const grou
   return MOTH_OK;
 }
 
-int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, moth_tensor *input,
-                        moth_tensor *output, bool replayed) {
+int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, const moth_tensor *input,
+                        const moth_tensor *output, bool replayed) {
   group *g = group_of(ctx, x->group);
   if (!g) return ctx->error.code;
   moth_transfer *m = moth_alloc(ctx, sizeof *m);
   if (!m) return ctx->error.code;
   *m = (moth_transfer){.x = *x, .source = -1, .request = ctx->processes->mpi->no_request,
                        .captured = ctx->capture != NULL, .replayed = replayed};
-  if (input) m->input = moth_tensor_retain(input);
-  if (output) m->output = moth_tensor_retain(output);
-  int status = start(ctx, m, g);
+  int status = take_tensors(ctx, m, input, output);
+  if (!status) status = start(ctx, m, g);
   if (status) {
     release(ctx, m);
     return status;
   }
   const bool collective = x->kind != SEND && x->kind != RECV;
-  m->number = collective ? ++g->started : 0;
+  m->number = collective ? ++g->started : INT64_MAX;
   m->next = ctx->processes->messages;
   ctx->processes->messages = m;
   return MOTH_OK;
@@ -469,7 +515,8 @@ int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_tra
 
 /* Is m a message of the context? Those that ended before MPI was closed are freed. */
 static bool knows(const moth_ctx *ctx, const moth_transfer *m) {
-  const moth_transfer *at = ctx->processes ? ctx->processes->messages : NULL;
+  const struct moth_processes *p = ctx->processes;
+  const moth_transfer *at = p && !forked() ? p->messages : NULL;
   while (at && at != m) at = at->next;
   return at != NULL;
 }
@@ -502,7 +549,7 @@ static moth_transfer *captured_of(moth_ctx *ctx, const moth_tensor *x) {
 
 /* Ends a transfer in a captured step or a replay. */
 int moth_transfer_end(moth_ctx *ctx, const moth_tensor *x, double seconds) {
-  if (!ctx->processes) return not_open(ctx);
+  if (!group_of(ctx, 0)) return ctx->error.code;
   moth_transfer *m = captured_of(ctx, x);
   if (!m) return MOTH_OK;
   int status = wait_for(ctx, m, seconds);
@@ -616,6 +663,7 @@ static int open_world(moth_ctx *ctx, struct moth_processes *p) {
 int32_t moth_mpi_open(moth_ctx *ctx, const char *path, int32_t *rank, int32_t *size) {
   MOTH_NEED(ctx, rank && size, MOTH_E_ARG);
   if (ctx->closed) return moth_fail_closed(ctx);
+  if (forked()) return not_ours(ctx);
   bool free_now = false;
   const moth_mpi *mpi = moth_mpi_find(ctx, path);
   if (!mpi) return ctx->error.code;
@@ -626,13 +674,14 @@ int32_t moth_mpi_open(moth_ctx *ctx, const char *path, int32_t *rank, int32_t *s
   if (p) {
     p->mpi = mpi;
     p->waits_for = -1;
-    for (int i = 0; i < NOTES; i++) p->notes[i].request = mpi->no_request;
     status = open_world(ctx, p);
   }
   if (status) {
     moth_processes_free(ctx);
+    if (!p) atomic_store(&taken, false);
     return status;
   }
+  first_user = getpid();
   *rank = p->groups[0].rank;
   *size = p->groups[0].n;
   ctx->message_poll = poll;
@@ -671,6 +720,10 @@ int32_t moth_mpi_close(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
   struct moth_processes *p = ctx->processes;
   if (!p) return MOTH_OK;
+  if (forked()) {
+    moth_processes_free(ctx);
+    return MOTH_OK;
+  }
   progress(ctx);
   for (const moth_transfer *m = p->messages; m; m = m->next)
     if (!m->done)
@@ -686,7 +739,7 @@ int32_t moth_mpi_close(moth_ctx *ctx) {
 
 int32_t moth_mpi_abort(moth_ctx *ctx, int32_t code) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
-  if (!ctx->processes) return not_open(ctx);
+  if (!group_of(ctx, 0)) return ctx->error.code;
   ctx->processes->mpi->abort(ctx->processes->groups[0].comm, code);
   return MOTH_OK;
 }

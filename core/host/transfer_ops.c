@@ -1,7 +1,7 @@
 /* transfer_ops.c -- transfers between processes as ops (transfer_ops.h). A captured step contains
 ** instructions, which are runs of ops. Each transfer is two of them: transfer_ starts it, and
-** transfer_wait_ waits until it has ended. The tensors of an instruction belong to the capture, so
-** a transfer that a replay starts makes tensors of its own over their storages.
+** transfer_wait_ waits until it has ended. The tensors of an instruction belong to the capture; a
+** transfer has tensors of its own over their storages.
 */
 #include "transfer_ops.h"
 
@@ -39,17 +39,8 @@ static int transfer__cpu(const transfer__args *a, moth_tensor **out) {
   const moth_transfer_args x = {
     .kind = (int32_t)a->kind, .group = (int32_t)a->group, .op = (int32_t)a->reduction,
     .peer = (int32_t)a->peer, .tag = (int32_t)a->tag};
-  moth_ctx *ctx = a->ctx;
-  moth_tensor *target = moth_tensor_like(ctx, &out[0]->l, out[0]->storage);
-  moth_tensor *source = target && a->source
-    ? moth_tensor_like(ctx, &a->source->l, a->source->storage) : NULL;
-  int status = !target || (a->source && !source) ? ctx->error.code : MOTH_OK;
-  if (!status)
-    status = moth_transfer_begin(ctx, &x, source ? source : a->role & READS ? target : NULL,
-                                 a->role & WRITES ? target : NULL, !ctx->capture);
-  moth_tensor_release(target);
-  moth_tensor_release(source);
-  return status;
+  return moth_transfer_begin(a->ctx, &x, a->source ? a->source : a->role & READS ? out[0] : NULL,
+                             a->role & WRITES ? out[0] : NULL, !a->ctx->capture);
 }
 
 MOTH_OP_CONST(transfer_, TRANSFER, .dtypes = MOTH_ANY,

@@ -11,8 +11,8 @@ int moth_transfer_start_recorded(moth_ctx *ctx, const moth_transfer_args *x, mot
 int moth_transfer_wait_recorded(moth_ctx *ctx, moth_tensor *x, double seconds);
 
 /* processes.c. `replayed`: no handle refers to the transfer; moth_transfer_end frees it. */
-int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, moth_tensor *input,
-                        moth_tensor *output, bool replayed);
+int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, const moth_tensor *input,
+                        const moth_tensor *output, bool replayed);
 int moth_transfer_end(moth_ctx *ctx, const moth_tensor *x, double seconds);
 
 #endif

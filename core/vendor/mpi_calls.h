@@ -146,7 +146,7 @@ static int NAME(receive)(void *to, int n, moth_mpi_handle type, int from, int ta
 
 static int NAME(test)(moth_mpi_handle *request, int *done, int *source) {
   HANDLE h = H(*request);
-  int status[STATUS_INTS] = {0};
+  _Alignas(16) int status[STATUS_INTS] = {0};
   const int code = SYMBOL(test)(&h, done, status);
   *request = (moth_mpi_handle)h;
   *source = status[SOURCE];
@@ -154,7 +154,7 @@ static int NAME(test)(moth_mpi_handle *request, int *done, int *source) {
 }
 
 static int NAME(probe)(int from, int tag, moth_mpi_handle comm, int *found, int *source) {
-  int status[STATUS_INTS] = {0};
+  _Alignas(16) int status[STATUS_INTS] = {0};
   const int code = SYMBOL(probe)(from, tag, H(comm), found, status);
   *source = status[SOURCE];
   return code;

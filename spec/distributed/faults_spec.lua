@@ -109,6 +109,33 @@ describe("moth.distributed", function()
     assert.truthy(output:find("there is no process group", 1, true), output)
   end)
 
+  it("a forked process cannot use the MPI of its parent", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local path = script [[
+      local ffi = require "ffi"
+      local moth = require "moth"
+      local dist = moth.distributed
+      ffi.cdef "int fork(void); int waitpid(int, int *, int);"
+      dist.init_process_group()
+      local child = ffi.C.fork()
+      if child == 0 then
+        print(pcall(dist.barrier))
+        moth.randn(300, 300):matmul(moth.randn(300, 300))
+      else
+        ffi.C.waitpid(child, nil, 0)
+        dist.barrier()
+        print "the parent goes on"
+      end]]
+    local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+      .. "timeout 30 %s %s 2>&1"):format(launcher.program, path))
+    local output = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    assert.truthy(output:find("barrier: MPI belongs to the process that this one was forked from",
+      1, true), output)
+    assert.truthy(output:find("the parent goes on", 1, true), output)
+  end)
+
   it("./moth run starts the processes", function()
     local launcher = debug.getregistry()["moth.launcher"]
     local path = script [[

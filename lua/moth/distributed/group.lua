@@ -40,7 +40,7 @@ function Group:__tostring()
   return ("ProcessGroup(ranks = {%s})"):format(table.concat(self.ranks, ", "))
 end
 
---- @param ranks  of all processes
+--- @param ranks  global ranks of the members
 function groups.new(index, ranks)
   local group = Group()
   group.index, group.ranks, group.place = index, ranks, {}
@@ -48,7 +48,7 @@ function groups.new(index, ranks)
   return group
 end
 
---- The position in the group of a rank of all processes.
+--- Converts a global rank to a rank in the group.
 function groups.place(fname, argname, group, rank)
   local place = group.place[rank]
   if not place then

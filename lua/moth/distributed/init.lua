@@ -34,9 +34,9 @@ local ASYNC = {"bool", "async_op", "return a Work at once?", default = false}
 dist.init_process_group = define {
   name = "init_process_group",
   doc = "Joins the processes that mpirun or srun has started. All of them call it, once. A process "
-    .. "that was started alone gets rank 0 of 1. MPI is opened here: Open MPI or MPICH, the one "
-    .. "whose launcher runs; MOTH_MPI names another library. When a script ends with an error, "
-    .. "all processes end. Ranks count from 0.",
+    .. "that was started alone gets rank 0 of 1. It opens the MPI library of "
+    .. "the launcher: Open MPI or MPICH. MOTH_MPI names another library. When a script ends with "
+    .. "an error, all processes end. Ranks count from 0.",
   examples = "{timeout = 60}", outputs = "none",
   args = {{"enum", "backend", "the library that moves the tensors", choices = BACKENDS},
           {"float", "timeout", "seconds after which an operation raises an error that names the "
@@ -108,12 +108,12 @@ function dist.get_process_group_ranks(group)
   return {unpack(group_of("get_process_group_ranks", group).ranks)}
 end
 
---- The rank in a group of a rank of all processes.
+--- Converts a global rank to a rank in the group.
 function dist.get_group_rank(group, global_rank)
   return place_of("get_group_rank", "global_rank", group_of("get_group_rank", group), global_rank)
 end
 
---- The rank of all processes of a rank in a group.
+--- Converts a rank in the group to a global rank.
 function dist.get_global_rank(group, group_rank)
   group = group_of("get_global_rank", group)
   if not group.ranks[group_rank + 1] then
@@ -151,6 +151,7 @@ dist.new_group = define {
       if type(rank) ~= "number" or rank % 1 ~= 0 then
         errors.refuse("new_group", "ranks", "a list of ranks is needed", rank, "E_TYPE")
       end
+      place_of("new_group", "ranks", s.world, rank)
       list[i - 1], copy[i] = rank, rank
     end
     local made = ffi.new "int32_t[1]"
@@ -189,7 +190,7 @@ dist.barrier = collective {
 dist.broadcast = collective {
   name = "broadcast", examples = "moth.ones(3), {src = 0}",
   doc = "Copies the tensor of one process into that of all others, in place.",
-  args = {{"tensor", "tensor", "what src sends; the others' is overwritten"},
+  args = {{"tensor", "tensor", "sent by src, overwritten in the other processes"},
           {"int", "src", "rank of the sender", default = 0}},
   run = function(x, src, group, async)
     group = group_of("broadcast", group)
@@ -238,7 +239,7 @@ dist.all_gather = collective {
   end,
 }
 
--- A function whose `output` has n times the elements of `input`, or the reverse.
+-- Defines a collective of two tensors, one with n times the elements of the other.
 local function into_one(name, kind, doc, args, takes_op)
   if takes_op then args[#args + 1] = OP end
   return collective {
@@ -256,7 +257,8 @@ end
 
 dist.all_gather_into_tensor = into_one("all_gather_into_tensor", "ALL_GATHER",
   "Copies the tensors of all processes one after the other into one tensor.",
-  {{"tensor", "output", "with as many elements as all inputs"}, {"tensor", "input", "the part"}})
+  {{"tensor", "output", "with as many elements as all inputs"},
+   {"tensor", "input", "of this process"}})
 
 dist.reduce_scatter_tensor = into_one("reduce_scatter_tensor", "REDUCE_SCATTER",
   "Reduces the tensors of all processes; each process gets its part of the result.",
@@ -265,7 +267,7 @@ dist.reduce_scatter_tensor = into_one("reduce_scatter_tensor", "REDUCE_SCATTER",
 
 dist.reduce_scatter = collective {
   name = "reduce_scatter", examples = "moth.zeros(3), {moth.ones(3), moth.ones(3)}",
-  doc = "Reduces lists of tensors: the process of rank r gets the result of the tensors r + 1.",
+  doc = "Reduces the elements of lists. The process of rank r gets the result of element r + 1.",
   args = {{"tensor", "output", "the result"},
           {"any", "input_list", "list of tensors, one for each process"}, OP},
   run = function(y, list, op, group, async)
@@ -313,7 +315,7 @@ dist.scatter = collective {
   end,
 }
 
--- Numbers of elements: of rows of `row` elements, or of tensors.
+-- Converts numbers of rows to numbers of elements. A row has `row` elements.
 local function fill_sizes(fname, argname, into, at, list, n, row, total)
   local sum = 0
   if list and #list ~= n then

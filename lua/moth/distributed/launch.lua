@@ -56,7 +56,7 @@ local function settings(n, processors)
   return table.concat(list, " ")
 end
 
---- @param launcher  the facts of the launcher: its program
+--- @param launcher  a table; its field `program` is the path of ./moth
 -- @param words     the command line after `run`
 -- @return the exit status
 return function(launcher, words)

@@ -14,7 +14,8 @@ local dist = ops.distributed
 local objects = {}
 
 local function bytes_of(x)
-  return ffi.string(ffi.cast("const char *", x:contiguous():data_ptr()), x.nbytes)
+  local flat = x:contiguous()
+  return (ffi.string(ffi.cast("const char *", flat:data_ptr()), flat.nbytes))
 end
 
 -- A value as a string: a text, the dtypes and shapes of its tensors, and their bytes.
@@ -35,6 +36,9 @@ local function decode(bytes)
   local tensors = {}
   for i, layout in ipairs(layouts) do
     local x = ops.empty(layout[2], {dtype = layout[1]})
+    if at + x.nbytes > #bytes then
+      errors.raise("moth.distributed: a value arrived incomplete", "E_STATE")
+    end
     ffi.copy(ffi.cast("char *", x:data_ptr()), ffi.cast("const char *", bytes) + at, x.nbytes)
     tensors[i], at = x, at + x.nbytes
   end

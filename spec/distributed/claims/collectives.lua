@@ -132,6 +132,22 @@ return {
     dist.reduce_scatter(y, each(n, function(i) return moth.full({2}, i) end), "max")
     same(moth.full({2}, rank + 1), y)
   end},
+  {"the input of a collective may be a part of the output, and the reverse", function(rank, n)
+    local all = moth.full({n, 3}, -1)
+    all[rank + 1]:fill_(rank)
+    dist.all_gather_into_tensor(all, all[rank + 1])
+    same(moth.arange(n):float():view(n, 1):expand(n, 3):contiguous(), all)
+    for _, dtype in ipairs {moth.float32, moth.bfloat16} do
+      local parts = moth.arange(2 * n):to(dtype):view(n, 2)
+      dist.reduce_scatter_tensor(parts[rank + 1], parts)
+      local want = moth.arange(2 * n):to(dtype):view(n, 2)
+      want[rank + 1]:mul_(n)
+      same(want, parts)
+    end
+    local x = moth.arange(n):float() + 10 * rank
+    dist.all_to_all_single(x, x)
+    same(moth.arange(n):float() * 10 + rank, x)
+  end},
   {"all_to_all exchanges parts, of different sizes too", function(rank, n)
     local y = moth.zeros(n)
     dist.all_to_all_single(y, moth.arange(n):float() + 10 * rank)
@@ -236,7 +252,24 @@ return {
     raises("process group is needed", dist.all_reduce, moth.ones(1), {group = {}})
     raises("already", dist.init_process_group)
     raises("occurs twice", dist.new_group, {0, 0})
+    raises("rank of the group", dist.new_group, {0, 2 ^ 32 + 1})
     assert(rank < n)
+  end},
+  {"a receive that times out names the sender only", function(rank)
+    local x = moth.zeros(1)
+    if rank == 0 then
+      local work = dist.irecv(x, 1, {tag = 9})
+      local ok, problem = pcall(work.wait, work, 0.2)
+      assert(not ok and problem:find "no result after 0.2 s; rank 1 has sent no such message %(",
+        problem)
+      assert(not problem:find "rank 2", problem)
+      dist.barrier()
+      work:wait()
+      same(moth.ones(1), x)
+    else
+      dist.barrier()
+      if rank == 1 then dist.send(moth.ones(1), 0, {tag = 9}) end
+    end
   end},
   {"a collective that a rank does not call raises and names it", function(rank)
     if rank == 0 then
