@@ -115,6 +115,13 @@ describe("a habit from Python", function()
     assert.equal(0, x:sum{ -1, -2 }.ndim)
   end)
 
+  it("with braces around all arguments is answered with their number", function()
+    local wanted = "take one pair of braces away"
+    refuses(function() return (nn.MaxPool2d{{2, 2}}) end, wanted)
+    refuses(function() return (nn.AdaptiveAvgPool2d{{2, moth.none}}) end, wanted)
+    refuses(function() return (moth.transforms.Resize{{2, 2}}) end, wanted)
+  end)
+
   it("of requesting complex numbers from stft names the argument to leave out", function()
     refuses(function() return (moth.stft(moth.randn(32), 8, { return_complex = true })) end,
       "leave it out")

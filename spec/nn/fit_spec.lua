@@ -504,6 +504,22 @@ describe("a resumed run ends with the same bits", function()
     assert.is_true(same_weights(other, (run {})))
   end)
 
+  it("and says so if it had ended", function()
+    local lines, kept = {}, io.stderr
+    rawset(io, "stderr", {write = function(_, ...) lines[#lines + 1] = table.concat {...} end,
+                          flush = function() end})
+    local fine, raised = pcall(function()
+      run{checkpoint = folder}
+      run{checkpoint = folder, resume = true, progress = true}
+      run{checkpoint = folder, resume = true, progress = true, epochs = 5}
+    end)
+    rawset(io, "stderr", kept)
+    assert.is_true(fine, raised)
+    local text = table.concat(lines)
+    assert.is_truthy(text:find("^all 4 epochs are done; more epochs continue the run, another "
+      .. "checkpoint folder begins a new one\nresumed in epoch 4 after step %d+\n"), text)
+  end)
+
   it("after kills at random moments", function()
     assert.is_true(child.run(function() fit_run.train(folder) end))
     local wanted = fit_run.result(folder)

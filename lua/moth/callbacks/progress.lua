@@ -25,7 +25,11 @@ local function title(run)
 end
 
 function Display:on_train_begin(run)
-  if run.epoch > 0 then
+  if run.epoch == 0 then return end
+  if run.phase == "finished" and run.epoch >= run.epochs then
+    say(("all %d epochs are done; more epochs continue the run, another checkpoint folder begins a "
+      .. "new one"):format(run.epochs))
+  else
     say(("resumed in epoch %d after step %d"):format(run.epoch, run.step))
   end
 end

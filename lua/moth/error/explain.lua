@@ -86,6 +86,9 @@ return function(arg, value, fname)
     if text then return text, code end
   end
   local text = errors.unwanted(need, value)
+  if need:find "a list of" and lib.is_plain(value) and #value == 1 and lib.is_plain(value[1]) then
+    text = text .. "; take one pair of braces away"
+  end
   if lib.istensor(value) and SINGLE[name] then
     local number = row.need:find "number" and text:find "%(%)$" -- the tensor may have been released
     text = text .. (number and " (x:item() is its number; " or " (")
