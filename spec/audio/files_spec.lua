@@ -222,9 +222,8 @@ describe("write_wav", function()
     local path = files.path "old.wav"
     io_.write_wav(path, x, 8000)
     local before = read(path)
-    raises("(channels, frames) is needed", "E_SHAPE", function()
-      io_.write_wav(path, moth.ones(3), 8000)
-    end)
+    raises("(channels, frames) is needed, got f32 (3); x:unsqueeze(1) has one channel", "E_SHAPE",
+      function() io_.write_wav(path, moth.ones(3), 8000) end)
     raises("'src'", "E_DTYPE", function() io_.write_wav(path, x:gt(0), 8000) end)
     raises("'sample_rate'", "E_DOMAIN", function() io_.write_wav(path, x, 0) end)
     raises("1 to 1024 channels", "E_SHAPE", function()

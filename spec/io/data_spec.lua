@@ -332,7 +332,13 @@ describe("a user's dataset", function()
     function Ragged:get(i) return moth.zeros(i) end
     assert.has_error_like(function()
       for _ in data.DataLoader {Ragged(), batch_size = 2} do error "none" end
-    end, "samples 1 and 2 of a batch cannot be combined: f32 %(1%) and f32 %(2%)")
+    end, "samples 1 and 2 of a batch cannot be combined: f32 %(1%) and f32 %(2%)"
+      .. " %(pass the DataLoader a collate_fn%)")
+    function Ragged:get(i) return moth.zeros(3, i, 5) end
+    assert.has_error_like(function()
+      for _ in data.DataLoader {Ragged(), batch_size = 2} do error "none" end
+    end, "f32 %(3, 1, 5%) and f32 %(3, 2, 5%) %(moth.transforms.Resize%({height, width}%) gives "
+      .. "pictures one size%)")
   end)
 
   it("raises its own errors at its own line", function()

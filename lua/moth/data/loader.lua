@@ -28,9 +28,15 @@ local loader = {}
 
 local plain = lib.is_plain
 
+local function is_picture(x)
+  return lib.istensor(x) and x:dim() == 3 and (x:size(1) == 1 or x:size(1) == 3)
+end
+
 local function mismatch(i, a, b)
-  errors.raise(("samples 1 and %d of a batch cannot be combined: %s and %s (pass the DataLoader " ..
-    "a collate_fn)"):format(i, errors.describe(a), errors.describe(b)), "E_SHAPE")
+  local sizes = is_picture(a) and is_picture(b) and a.dtype == b.dtype and a:size(1) == b:size(1)
+  errors.raise(("samples 1 and %d of a batch cannot be combined: %s and %s (%s)"):format(i,
+    errors.describe(a), errors.describe(b), sizes and "moth.transforms.Resize({height, width}) "
+    .. "gives pictures one size" or "pass the DataLoader a collate_fn"), "E_SHAPE")
 end
 
 local collate

@@ -228,8 +228,9 @@ function wav.frames_of(fname, x, rate, channels_first)
   if not DTYPES[tostring(x.dtype):match "[%w]+$"] then
     errors.refuse(fname, "src", "floats, or uint8, int16 or int32 are needed", x, "E_DTYPE")
   elseif x:dim() ~= 2 then
-    errors.refuse(fname, "src", channels_first and "(channels, frames) is needed"
-      or "(frames, channels) is needed", x, "E_SHAPE")
+    errors.argument(fname, "src", errors.unwanted(channels_first and "(channels, frames) is needed"
+      or "(frames, channels) is needed", x) .. (x:dim() == 1
+      and ("; x:unsqueeze(%d) has one channel"):format(channels_first and 1 or 2) or ""), "E_SHAPE")
   elseif rate < 1 or rate >= 2 ^ 31 then
     errors.refuse(fname, "sample_rate", "a rate from 1 on is needed", rate, "E_DOMAIN")
   end
