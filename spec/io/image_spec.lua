@@ -288,6 +288,10 @@ describe("write_png and write_jpeg", function()
       assert.is_true(bytes:numel() < 1000, bytes:numel())
       assert.is_true(io_.decode_png(bytes):equal(smooth))
     end
+    local large = moth.randint(0, 4, {3, 301, 400}):cumsum(3):remainder(256):to(uint8)
+    assert.is_true(io_.decode_png(io_.encode_png(large)):equal(large))
+    local wide = moth.randint(0, 256, {1, 3, 150000}):to(uint8)
+    assert.is_true(io_.decode_png(io_.encode_png(wide, 1)):equal(wide))
   end)
 
   it("write JPEG files of a quality", function()

@@ -40,7 +40,7 @@ local function paeth(left, up, corner)
   return (y:to(moth.uint8))
 end
 
--- What the filters 1 to 4 predict for x, the values after the first row and column of `padded`.
+-- What the filters 1 to 4 predict for the values after the first row and column of `padded`.
 local function predictions(padded, h, n, c)
   local above, left = padded:narrow(1, 1, h), padded:narrow(1, 2, h):narrow(2, 1, n)
   local up = above:narrow(2, c + 1, n)
@@ -48,22 +48,17 @@ local function predictions(padded, h, n, c)
   return {left, up, mean, paeth(left, up, above:narrow(2, 1, n))}
 end
 
--- The rows as PNG filters them: a byte with the filter's number, then the differences to the values
--- that the filter predicts. If `adaptive`, each row gets the filter with the least sum of
--- differences; else 2, the row above.
-local filtered = scope.inside(function(pixels, adaptive)
+-- Gives each row of `out` the filter whose differences have the least sum.
+-- @param x    rows of values, after the row above if `above`
+-- @param out  the rows of the file: a byte with the filter's number, then the differences
+-- @param c    bytes of a pixel
+local choose = scope.inside(function(x, above, out, c)
   local moth = require "moth"
-  local h, n, c = pixels:size(1), pixels:size(2) * pixels:size(3), pixels:size(3)
+  local h, n = out:size(1), x:size(2)
   local padded = moth.zeros(h + 1, n + c, {dtype = moth.uint8})
-  local x, out = padded:narrow(1, 2, h):narrow(2, c + 1, n), moth.zeros(h, n + 1,
-    {dtype = moth.uint8})
+  padded:narrow(1, above and 1 or 2, x:size(1)):narrow(2, c + 1, n):copy_(x)
+  if above then x = x:narrow(1, 2, h) end
   local filter, body = out:narrow(2, 1, 1), out:narrow(2, 2, n)
-  x:copy_(pixels:reshape(h, n))
-  if not adaptive then
-    filter:fill_(2)
-    body:copy_(x):sub_(padded:narrow(1, 1, h):narrow(2, c + 1, n))
-    return out
-  end
   body:copy_(x)
   local least = body:minimum(-body):sum(2, true)
   for i, predicted in ipairs(predictions(padded, h, n, c)) do
@@ -74,6 +69,28 @@ local filtered = scope.inside(function(pixels, adaptive)
     body:index_copy_(1, rows, rest:index_select(1, rows))
     filter:masked_fill_(better, i)
     least = sum:minimum(least)
+  end
+end)
+
+local BAND = 2 ^ 17 -- bytes of the rows that `choose` compares at once: they remain in the cache
+
+-- The rows as PNG filters them. If `adaptive`, each row gets the best filter; else all get 2, the
+-- difference to the row above.
+local filtered = scope.inside(function(pixels, adaptive)
+  local moth = require "moth"
+  local h, n, c = pixels:size(1), pixels:size(2) * pixels:size(3), pixels:size(3)
+  local x, out = pixels:reshape(h, n), moth.zeros(h, n + 1, {dtype = moth.uint8})
+  if not adaptive then
+    local body = out:narrow(2, 2, n)
+    out:select(2, 1):fill_(2)
+    body:copy_(x)
+    if h > 1 then body:narrow(1, 2, h - 1):sub_(x:narrow(1, 1, h - 1)) end
+    return out
+  end
+  local step = math.max(1, math.floor(BAND / n))
+  for first = 1, h, step do
+    local count, above = math.min(step, h - first + 1), first > 1 and 1 or 0
+    choose(x:narrow(1, first - above, count + above), above == 1, out:narrow(1, first, count), c)
   end
   return out
 end)
