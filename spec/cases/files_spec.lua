@@ -73,9 +73,9 @@ describe("moth.load", function()
   end)
 
   for name, case in pairs {
-    ["x.png"] = { "\137PNG\r\n\26\n", "is a PNG picture" },
-    ["x.jpg"] = { "\255\216\255\224", "is a JPEG picture" },
-    ["x.wav"] = { "RIFF\0\0\0\0WAVEfmt ", "is a WAV sound" },
+    ["x.png"] = { "\137PNG\r\n\26\n", "is a PNG picture; use moth.io.read_image" },
+    ["x.jpg"] = { "\255\216\255\224", "is a JPEG picture; use moth.io.read_image" },
+    ["x.wav"] = { "RIFF\0\0\0\0WAVEfmt ", "is a WAV sound; use moth.audio.load" },
     ["x.npy"] = { "\147NUMPY\1\0", "ends within its header" },
     ["x.h5"] = { "\137HDF\r\n\26\n", "is an HDF5 file" },
     ["x.gz"] = { "\31\139\8\0", "is compressed by gzip" },

@@ -4,13 +4,15 @@ local magic = {}
 
 local READ = "; moth.load reads safetensors, .npy, .npz, .pth, .t7, GGUF and ONNX files"
 
+local PICTURE, SOUND = "moth.io.read_image", "moth.audio.load"
+
 -- First bytes (a pattern) -> the format, and the function that reads it instead of moth.load.
 local KINDS = {
-  {"^\137PNG\r\n", "a PNG picture"}, {"^\255\216\255", "a JPEG picture"},
-  {"^GIF8[79]a", "a GIF picture"}, {"^BM....%z%z%z%z", "a BMP picture"},
-  {"^RIFF....WEBP", "a WebP picture"}, {"^RIFF....WAVE", "a WAV sound"},
-  {"^II%*%z", "a TIFF picture"}, {"^MM%z%*", "a TIFF picture"},
-  {"^OggS", "an Ogg sound"}, {"^fLaC", "a FLAC sound"}, {"^ID3", "an MP3 sound"},
+  {"^\137PNG\r\n", "a PNG picture", PICTURE}, {"^\255\216\255", "a JPEG picture", PICTURE},
+  {"^GIF8[79]a", "a GIF picture", PICTURE}, {"^BM....%z%z%z%z", "a BMP picture"},
+  {"^RIFF....WEBP", "a WebP picture", PICTURE}, {"^RIFF....WAVE", "a WAV sound", SOUND},
+  {"^II%*%z", "a TIFF picture"}, {"^MM%z%*", "a TIFF picture"}, {"^OggS", "an Ogg sound", SOUND},
+  {"^fLaC", "a FLAC sound", SOUND}, {"^ID3", "an MP3 sound", SOUND},
   {"^\137HDF\r\n", "an HDF5 file"},
   {"^PAR1", "a Parquet table"}, {"^ARROW1", "an Arrow table"},
   {"^%%PDF", "a PDF document"}, {"^SQLite format 3", "an SQLite database"},
