@@ -1,8 +1,8 @@
 /* reached_nodes.c -- the nodes that a backward pass will reach, found before its walk.
 **
 ** A pass for the gradients of some inputs runs only the nodes in paths to these inputs, and leaves
-** the saved tensors of others to later passes. The sorted ids of these nodes are stored in the task.
-** Marks in the nodes themselves would be lost if a Function began another task.
+** the saved tensors of others to later passes. The task stores the sorted ids of these nodes. Marks
+** in the nodes themselves would be lost if a Function began another task.
 **
 ** A pass that reaches a leaf with hooks counts the edges to it. The leaf runs when the last of them
 ** has delivered.
