@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/system.h"
 #include "base/threads.h"
+#include "kernel/divide.h"
 #include "tensor/dtype.h"
 #include "tensor/handles.h"
 #include "tensor/shape.h"
@@ -171,10 +172,7 @@ static void finish_reduction(const struct moth_processes *p, moth_transfer *m) {
   const int64_t n = y->l.numel;
   char *from = m->scratch ? m->scratch : moth_at(y);
   if (!arrives) return;
-  if (m->x.op == MOTH_REDUCE_MEAN && compute == MOTH_F32)
-    for (int64_t i = 0; i < n; i++) ((float *)(void *)from)[i] /= (float)g->n;
-  else if (m->x.op == MOTH_REDUCE_MEAN)
-    for (int64_t i = 0; i < n; i++) ((double *)(void *)from)[i] /= (double)g->n;
+  if (m->x.op == MOTH_REDUCE_MEAN) moth_divide(compute, from, n, g->n);
   if (!m->scratch) return;
   moth_convert(n, compute, from, 4, dtype, moth_at(y), moth_dtype_size[dtype]);
 }
@@ -636,6 +634,14 @@ int32_t moth_group_free(moth_ctx *ctx, int32_t index) {
 
 /* -- opening and closing -- */
 
+/* Open MPI's nonblocking all_reduce sends whole buffers by default. Rabenseifner's algorithm sends
+** parts, which takes a third of the time for 25 MB. A user's own setting remains. */
+static void choose_algorithms(void) {
+#ifndef _WIN32
+  setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "3", 0);
+#endif
+}
+
 static int open_world(moth_ctx *ctx, struct moth_processes *p) {
   int ready = 0, over = 0, level = 0, rank = 0, size = 1;
   int code = p->mpi->initialized(&ready);
@@ -643,6 +649,7 @@ static int open_world(moth_ctx *ctx, struct moth_processes *p) {
   if (over)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a process can use MPI only once, and it was closed");
   if (!code && !ready) {
+    choose_algorithms();
     code = p->mpi->init(MOTH_MPI_FUNNELED, &level);
     p->started_here = !code;
   }

@@ -3,9 +3,10 @@
 --
 -- The gradients are reduced in units. A large parameter is a unit by itself, and its .grad is
 -- reduced in place. Small parameters of one dtype share a unit, a bucket: their gradients are
--- copied into one flat tensor. Units are in the reverse order of the parameters, which is about
--- the order in which a backward pass computes the gradients. A unit is reduced as soon as its
--- gradients and all units before it are ready, so that all processes reduce them in the same order.
+-- copied into one flat tensor. A backward pass computes the gradients about in the reverse order of
+-- the parameters, so units are in the order of their last gradient. A unit is reduced as soon as
+-- its gradients and all units before it are ready, so that all processes reduce them in the same
+-- order.
 
 local autograd = require "moth.autograd"
 local define = require "moth.binding.define"
@@ -37,22 +38,23 @@ DDP.signature = define.signature("DistributedDataParallel", {
 
 -- ---- units ----
 
--- Splits the parameters into units.
+-- Splits the parameters into units, in the order in which they will be ready.
 local function plan(params, capacity)
   local units, open = {}, {} -- open: dtype -> a bucket that is not full
   for i = #params, 1, -1 do
     local p = params[i]
     if p.nbytes >= LARGE then
-      units[#units + 1] = {p}
+      units[#units + 1] = {p, last = -i}
     else
       local bucket = open[p.dtype]
       if not bucket or bucket.bytes + p.nbytes > bucket.capacity then
         bucket = {bytes = 0, capacity = next(open) and capacity or math.min(capacity, FIRST_BYTES)}
         units[#units + 1], open[p.dtype] = bucket, bucket
       end
-      bucket[#bucket + 1], bucket.bytes = p, bucket.bytes + p.nbytes
+      bucket[#bucket + 1], bucket.bytes, bucket.last = p, bucket.bytes + p.nbytes, -i
     end
   end
+  table.sort(units, function(a, b) return a.last < b.last end)
   return units
 end
 
