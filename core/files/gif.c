@@ -11,6 +11,7 @@
 #include "base/error.h"
 
 enum { CODES = 4096, SCREEN = 13, DESCRIPTOR = 9, HAS_PALETTE = 0x80, INTERLACED = 0x40 };
+enum { PIXELS_PER_BYTE = 4 * CODES }; /* a code has at least 2 bits and fewer than CODES pixels */
 
 typedef struct cursor {
   const uint8_t *start, *at, *end;
@@ -66,7 +67,9 @@ static const char *read_descriptor(cursor *c, moth_gif *gif) {
   if (colors < 0) return "it ends in a palette";
   if (colors) gif->palette = palette, gif->colors = colors;
   gif->data = c->at - c->start;
-  if (!gif->frame_width || !gif->frame_height) return "its first frame is empty";
+  const int64_t pixels = (int64_t)gif->frame_width * gif->frame_height;
+  if (!pixels) return "its first frame is empty";
+  if (pixels > PIXELS_PER_BYTE * (int64_t)left(c)) return "it is truncated";
   if (gif->width < gif->x + gif->frame_width) gif->width = gif->x + gif->frame_width;
   if (gif->height < gif->y + gif->frame_height) gif->height = gif->y + gif->frame_height;
   return NULL;

@@ -312,4 +312,18 @@ describe("moth.audio.save", function()
       audio.save(files.path "none/x.flac", x, 8000)
     end)
   end)
+
+  it("keeps the old file when the disk is full, also if only the end does not fit", function()
+    if not has_sndfile then return pending "libsndfile is not installed" end
+    if jit.os == "Windows" then return pending "needs ulimit" end
+    local path, moth_program = files.path "old.flac", debug.getregistry()["moth.launcher"].program
+    write(path, "old")
+    local script = write(files.path "full.lua", ("print(pcall(require('moth').audio.save, %q, "
+      .. "require('moth').rand(2, 300), 8000))"):format(path))
+    local pipe = io.popen(("trap '' XFSZ; ulimit -f 1; %s %s 2>&1"):format(moth_program, script))
+    local text = pipe:read "*a"
+    pipe:close()
+    assert.is_truthy(text:find("its end is missing", 1, true), text)
+    assert.equal("old", read(path))
+  end)
 end)

@@ -183,6 +183,11 @@ describe("a broken picture", function()
     local gif = golden "rgb.gif"
     text = error_of(io_.decode_image, gif:sub(1, 6) .. "\255\255\255\255" .. gif:sub(11))
     assert.is_truthy(text:find("65535 x 65535 pixels", 1, true), text)
+    moth.reset_peak_memory()
+    local before = moth.memory().peak_bytes
+    text = error_of(io_.decode_gif, "GIF89a\0\16\0\16\0\0\0,\0\0\0\0\0\16\0\16\0\8\2\0\1\0;")
+    assert.is_truthy(text:find("is truncated", 1, true), text)
+    assert.is_true(moth.memory().peak_bytes - before < 2 ^ 20)
     text = error_of(io_.decode_image, {golden "lossless.webp", max_pixels = 100})
     assert.is_truthy(text:find("13 x 9 pixels, above the limit of 100", 1, true), text)
     local jpeg = golden "420.jpg"

@@ -145,6 +145,7 @@ function deflate.compress(x, level, wrapped)
         ffi.sizeof(s))
     end, zlib.moth_deflate, zlib.moth_deflate_end, from, n, to, room)
   end
+  if not made or made == 0 then errors.raise "deflate could not compress the bytes" end
   return (y:narrow(1, 1, made))
 end
 

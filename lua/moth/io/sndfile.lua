@@ -8,6 +8,7 @@ local ffi = require "ffi"
 local bytes = require "moth.io.bytes"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
+local lib = require "moth.binding.lib"
 local libraries = require "moth.io.image.library"
 local wav = require "moth.io.wav"
 
@@ -175,6 +176,7 @@ local function reader(fname)
     if file and is_plain_wave(file) then
       return wav.read(file, offset, n, normalize, channels_first)
     end
+    if file then file:close() end
     return read_other(fname, path, offset, n, normalize, channels_first)
   end
 end
@@ -203,6 +205,7 @@ sound.load = define_reader "load"
 
 local function wave_info(file)
   local format = wav.header(file)
+  file:close()
   local encoding = format.tag == wav.PCM and (format.bits == 8 and "PCM_U" or "PCM_S") or "PCM_F"
   return {sample_rate = format.rate, num_frames = format.frames, num_channels = format.channels,
           bits_per_sample = format.bits, encoding = encoding}
@@ -221,6 +224,7 @@ sound.info = define {
     if path:find "%z" then errors.argument("info", "path", "a path cannot hold a NUL") end
     local file = as_wave("info", path)
     if file and is_plain_wave(file) then return wave_info(file) end
+    if file then file:close() end
     local library, opened, info = open("info", "path", path, READ)
     local out = {sample_rate = info.samplerate, num_frames = tonumber(info.frames),
                  num_channels = info.channels}
@@ -262,6 +266,20 @@ local function write_frames(library, file, x)
   end
 end
 
+-- Can the last of n frames be read? Encoders write the end when the file is closed, and then do not
+-- report that the disk is full.
+local function is_complete(library, path, n)
+  if n == 0 then return true end
+  local info = ffi.new "moth_sf_info"
+  local file = library.sf_open(path, READ, info)
+  if file == nil then return false end
+  local one = lib.array("float", info.channels)
+  local fine = tonumber(library.sf_seek(file, n - 1, 0)) == n - 1
+    and tonumber(library.sf_readf_float(file, one, 1)) == 1
+  library.sf_close(file)
+  return fine
+end
+
 local function save_other(path, x, rate, format, bits)
   local library, info = sndfile "save", ffi.new "moth_sf_info"
   info.samplerate, info.channels = rate, x:size(2)
@@ -275,7 +293,10 @@ local function save_other(path, x, rate, format, bits)
   local _, file = open("save", "path", part, WRITE, info)
   local ok, problem = pcall(write_frames, library, file, x)
   local closed = library.sf_close(file)
-  if ok and not problem and closed == 0 then ok, problem = os.rename(part, path) end
+  if closed ~= 0 or ok and not problem and not is_complete(library, part, x:size(1)) then
+    problem = problem or "its end is missing; is the disk full?"
+  end
+  if ok and not problem then ok, problem = os.rename(part, path) end
   if not ok or problem and problem ~= path then
     os.remove(part)
     errors.argument("save", "path", ("%s cannot be written: %s"):format(errors.path(path),
@@ -286,7 +307,7 @@ end
 --- Writes a file of sounds, all or nothing. See torchaudio.save.
 sound.save = define {
   name = "save",
-  doc = "Writes a file of sounds: the format follows from the end of the path. WAVE files are "
+  doc = "Writes a file of sounds in the format of the path's ending. WAVE files are "
     .. "written as by moth.io.write_wav; FLAC, Ogg Vorbis, AIFF and others through libsndfile.",
   examples = "os.tmpname() .. '.wav', moth.rand(2, 8) - 0.5, 8000",
   args = {

@@ -17,7 +17,7 @@ local errors = require "moth.error"
 local wav = {}
 
 local PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
-local STREAMED = 0x7FFFF000 -- at least this size has a chunk that was written to a pipe
+local STREAMED = 0x7FFFF000 -- a chunk of this size or more was written to a pipe
 local GUID = "\0\0\0\0\16\0\128\0\0\170\0\56\155\113" -- after the format
 
 local OTHERS = {[2] = "ADPCM", [6] = "A-law", [7] = "mu-law", [17] = "IMA ADPCM", [49] = "GSM",
@@ -74,7 +74,7 @@ local function read_header(file)
     end
     file:refuse "is not a WAVE file"
   end
-  file:take(4) -- the size, which files written to a pipe do not have
+  file:take(4) -- the size; files that were written to a pipe have a wrong one
   if file:text(4) ~= "WAVE" then file:refuse "is not a WAVE file" end
   local format
   while true do
@@ -150,6 +150,7 @@ function wav.read(file, offset, n, normalize, channels_first)
   if not converted then x = x:clone() end -- it shares the file's pages
   if normalize then x = normalized(x) end
   if channels_first then x = x:t() end
+  file:close()
   return x:contiguous(), format.rate
 end
 
@@ -300,7 +301,7 @@ wav.write_wav = define {
   end,
 }
 
--- What read_audio needs of the header: see sndfile.lua.
+-- For sndfile.lua.
 wav.header = read_header
 wav.PCM = PCM
 
