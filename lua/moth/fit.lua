@@ -109,7 +109,7 @@ local function update_of(run)
 end
 
 -- The work on one batch. With accumulate_grad_batches = n the optimizer takes a step after n
--- batches: window says if the batch is the first or the last of them, and how many they are.
+-- batches. `window` has their number, and whether the batch is the first or the last of them.
 local function step_of(run)
   local optimizer, scaler, window = run.optimizer, run.scaler, run.window
   local forward, update = run.forward, run.update
@@ -214,7 +214,7 @@ local function batches_of(run)
   return next_batch
 end
 
--- What follows a step of the optimizer.
+-- Counts a step of the optimizer, and calls the scheduler and the loggers.
 local function after_step(run)
   run.step = run.step + 1
   if run.by_steps then run.scheduler:step() end
@@ -276,7 +276,7 @@ local function validate(run)
   return true
 end
 
--- What follows the passes of an epoch.
+-- Ends an epoch: the scheduler, the history, the loggers and the callbacks.
 local function finish_epoch(run)
   local scheduler, results = run.scheduler, run.results
   if scheduler and class.typename(scheduler) == "ReduceLROnPlateau" then
@@ -509,7 +509,7 @@ local function build(run)
   run.take_validation = scoped(run, run.forward)
 end
 
--- What ended the run early.
+-- The reason of an early end, or nil.
 local function reason_of(run, signal)
   if signal ~= 0 then return signal == SIGINT and "interrupted by Ctrl-C" or "ended by SIGTERM" end
   return run.stop
@@ -577,7 +577,7 @@ end
 -- @param checkpoint  a folder for last.safetensors and best.safetensors; ModelCheckpoint has more
 -- choices
 -- @param resume     the path of a checkpoint file, or true: the last one if there is one
--- @param max_steps  end after so many steps of the optimizer
+-- @param max_steps  end after this many steps of the optimizer
 -- @param logger     an object, or a list of objects, with add_scalar(name, value, step), such as
 -- moth.utils.tensorboard.SummaryWriter(). They get all values of an epoch, and `loss_step`
 -- @param log_every_n_steps  steps between two `loss_step`
@@ -620,7 +620,7 @@ return define {
     {"bool", "capture", "run the step as a captured step?", default = false},
     {"string", "checkpoint", "a folder for checkpoint files", optional = true},
     {"any", "resume", "a checkpoint file, or true: the last one of this run", optional = true},
-    {"int", "max_steps", "end after so many steps of the optimizer", optional = true},
+    {"int", "max_steps", "end after this many steps of the optimizer", optional = true},
     {"any", "logger", "an object with add_scalar, or a list of them", optional = true},
     {"int", "log_every_n_steps", "steps between two values of loss_step", default = 50},
     {"bool", "progress", "show the progress on stderr?", default = true},

@@ -155,7 +155,7 @@ function Fade:init(fade_in_len, fade_out_len, fade_shape)
   self.fade_in_len, self.fade_out_len, self.fade_shape = fade_in_len, fade_out_len, fade_shape
 end
 
--- The factors of a start, from t = 0 to 1.
+-- The factors of a fade-in, for t from 0 to 1.
 local SHAPES = {
   linear = function(t) return t end,
   quarter_sine = function(t) return (t * (math.pi / 2)):sin() end,

@@ -34,7 +34,8 @@ local function to_hz(m, scale)
   return (power * CORNER):where(m:ge(corner), m * SPACING)
 end
 
--- Triangles over the frequencies: between each three neighbours among the points.
+-- Triangular filters, (freqs, n - 2). Filter i begins at point i, has its peak at point i + 1 and
+-- ends at point i + 2.
 local function triangles(freqs, points)
   local n = points:size(1)
   local gaps = points:narrow(1, 2, n - 1) - points:narrow(1, 1, n - 1)

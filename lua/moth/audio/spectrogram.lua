@@ -1,5 +1,5 @@
---- spectrogram.lua -- spectrograms and the signals that have them. A complex number is a pair,
--- real and imaginary part, in a last dimension of 2.
+--- spectrogram.lua -- spectrograms from signals, and signals from spectrograms. A complex number is
+-- a pair, real and imaginary part, in a last dimension of 2.
 
 local bind = require "moth.binding.bind"
 local define = require "moth.binding.define"
@@ -19,7 +19,7 @@ local ROWS = {
   win_length = {"int", "win_length", "length of the window", bounds = {1}},
   normalized = {"any", "normalized", "divide by the norm of the window (true, \"window\"), or by "
     .. "the square root of n_fft (\"frame_length\")?", default = false},
-  center = {"bool", "center", "is frame k centred at k hop_length?", default = true},
+  center = {"bool", "center", "is the middle of frame k at sample k * hop_length?", default = true},
   pad_mode = {"enum", "pad_mode", "the padding of centred frames", choices = PAD_MODES},
   onesided = {"bool", "onesided", "omit the frequencies that mirror others?", default = true},
 }

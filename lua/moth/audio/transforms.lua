@@ -28,7 +28,7 @@ local ROWS = {
   normalized = {"any", "normalized", "divide by the norm of the window (true, \"window\"), or by "
     .. "the square root of n_fft (\"frame_length\")?", default = false},
   wkwargs = {"any", "wkwargs", "a table of further arguments of window_fn", optional = true},
-  center = {"bool", "center", "is frame k centred at k hop_length?", default = true},
+  center = {"bool", "center", "is the middle of frame k at sample k * hop_length?", default = true},
   pad_mode = {"enum", "pad_mode", "the padding of centred frames",
     choices = {"reflect", "constant", "replicate", "circular"}},
   onesided = {"bool", "onesided", "omit the frequencies that mirror others?", default = true},

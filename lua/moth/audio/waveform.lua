@@ -29,8 +29,8 @@ waveform.RATES = {
   {"float", "beta", "of the Kaiser window; default: 14.769656459379492", optional = true},
 }
 
---- The filters of resample: (new, 1, taps) in f64 and the width of the padding; rates without
--- their common divisor.
+--- Returns the filters of resample, (new, 1, taps) in f64, and the width of the padding. The rates
+-- must have no common divisor.
 function waveform.sinc_kernel(old, new, width, rolloff, method, beta)
   local moth = require "moth"
   local f64 = {dtype = moth.float64}

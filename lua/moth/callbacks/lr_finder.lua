@@ -16,7 +16,7 @@ local errors = require "moth.error"
 local finder = {}
 
 local SMOOTH = 0.98  -- weight of the earlier losses in the mean
-local DIVERGED = 4   -- the run ends when the loss is so many times its minimum
+local DIVERGED = 4   -- the run ends when the loss is this many times its minimum
 
 --- The curve of moth.lr_find, and the callback that records it: `lr` and `loss` are lists of the
 -- rates and of the smoothed losses, `suggestion` is a rate, or nil if the loss does not fall.

@@ -62,8 +62,8 @@ function dataset.made(source)
   return made
 end
 
---- Converts to a dataset: a dataset; any table with :len() and :get(i); a tensor, whose rows are
--- the samples; or a list of samples.
+--- Converts a value to a dataset: a table with :len() and :get(i), a tensor (its rows are the
+-- samples) or a list of samples. A dataset is returned unchanged.
 -- @param fname  the calling function, for messages
 -- @param name   the argument's name
 function dataset.of(value, fname, name)

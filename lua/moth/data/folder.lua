@@ -28,8 +28,8 @@ local MOST = 2 ^ 26    -- entries of one folder
 
 local int64 = ffi.typeof "int64_t"
 
---- The endings of pictures that torchvision's ImageFolder takes. Moth reads JPEG, PNG and WebP; a
--- file of another format is an error when it is read.
+--- The endings of pictures that torchvision's ImageFolder takes. Moth reads JPEG, PNG and WebP of
+-- these; a file of another format raises an error when it is read.
 folder.IMAGES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
 
 -- ---- listing ----
@@ -129,7 +129,7 @@ end
 local ANY = "a function; with num_workers a transform of moth.transforms or a data.source"
 local TRANSFORM = {"any", "transform", "changes what the loader returns: " .. ANY, optional = true}
 local TARGET = {"any", "target_transform", "changes the class's number: " .. ANY, optional = true}
-local VALID = {"any", "is_valid_file", "says of a path if it is a sample: " .. ANY,
+local VALID = {"any", "is_valid_file", "returns true for the path of a sample: " .. ANY,
                optional = true}
 local EMPTY = {"bool", "allow_empty", "are classes without files allowed?", default = false}
 local ROOT = {"string", "root", "the folder, with a folder for each class"}
@@ -265,7 +265,7 @@ ImageFolder.signature = define.signature("ImageFolder", {
    optional = true},
   VALID, EMPTY,
   {"int2?", "min_size", "for the default loader: large JPEG files are decoded at 1/2, 1/4 or 1/8 "
-    .. "while both sides remain at least so long", optional = true},
+    .. "of their size, the smallest with both sides at least this long", optional = true},
 })
 
 local function default_loader(min_size)
@@ -295,9 +295,9 @@ end
 -- @param is_valid_file     function(path), which returns true for samples; default: by the ending,
 -- .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp
 -- @param allow_empty       are classes without files allowed (default false)?
--- @param min_size          {height, width}: JPEG files are decoded at 1/2, 1/4 or 1/8 while both
--- sides remain at least so long. Much faster for photographs; pixels differ slightly from those of
--- a picture that is decoded whole and resized.
+-- @param min_size          {height, width}: JPEG files are decoded at 1/2, 1/4 or 1/8 of their
+-- size, the smallest with both sides at least this long. Much faster for photographs; pixels differ
+-- slightly from those of a full picture that is resized.
 --
 -- Fields and errors as for DatasetFolder; `imgs` is `samples`.
 -- Source: torchvision.datasets.ImageFolder

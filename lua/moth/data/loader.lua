@@ -351,8 +351,8 @@ local function lists_of_positions(self, skip)
   return next_batch
 end
 
--- As a worker does it: a collate_fn that is a source draws from the batch's seed, too; a function
--- runs in this state.
+-- A pass without workers, with the random numbers that a worker would draw. A collate_fn that is a
+-- source runs with the batch's seed, as in a worker. A function runs without it.
 local function slow_pass(self, skip, pass)
   local next_batch, number = lists_of_positions(self, skip), skip
   local source, join = self.dataset, self.collate_fn or loader.default_collate

@@ -88,7 +88,7 @@ write = function(out, value)
   elseif kind == "string" then
     out[#out + 1] = string_text("s", value)
   elseif lib.istensor(value) then
-    if value.requires_grad and not out.refuse then -- allowed in a source without workers
+    if value.requires_grad and not out.refuse then -- a source without workers may have one
       errors.raise(errors.describe(value) .. " requires a gradient and cannot be sent to or from a "
         .. "worker, which would lose the graph; send x:detach(), or compute it in no_grad",
         "E_GRAPH")

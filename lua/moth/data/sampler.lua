@@ -119,8 +119,8 @@ DistributedSampler.signature = define.signature("DistributedSampler", {
   {"int", "rank", "this process, from 0; default: its rank", optional = true},
   {"bool", "shuffle", "a new order in every epoch?", default = true},
   {"int", "seed", "of the order; the same in all processes", default = 0},
-  {"bool", "drop_last", "leave out the last samples, so that all processes have as many? Else "
-    .. "some samples occur twice", default = false},
+  {"bool", "drop_last", "leave out the last samples, so that all processes have the same "
+    .. "number? Otherwise some samples occur twice", default = false},
 })
 
 --- The samples of one process: rank r of n gets every n-th position of an order that all processes

@@ -65,7 +65,7 @@ local function check_room(self, size)
   end
 end
 
--- Skips bytes; those at the end of a block too.
+-- Skips n bytes.
 local function skip(self, n)
   if not self.stream then
     self.at = self.at + n
@@ -157,7 +157,7 @@ end
 
 local REGULAR = {["0"] = true, ["\0"] = true, ["7"] = true}
 
--- What a member's header says about the next member.
+-- Reads the name or the size that a pax or GNU header has for the next member.
 local function describe_next(self, head, own)
   if head.size > (head.kind == "x" and LARGEST_PAX or LONGEST_NAME) then
     self:refuse(("is broken: a name of %.0f bytes"):format(head.size))

@@ -259,7 +259,7 @@ WebDataset.signature = define.signature("WebDataset", {
     optional = true},
   {"any", "map", "a function of the sample, or a data.source: the sample is its results",
     optional = true},
-  {"any", "shard", "{rank, count}: of count processes, number rank, from 0, reads its part",
+  {"any", "shard", "{rank, count}: the number of this process, from 0, and of processes",
     optional = true},
   {"any", "generator", "for shuffling, instead of the default generator", optional = true},
 })

@@ -404,7 +404,7 @@ local steps = {
         "E_UNSUPPORTED")
     end
   end,
-  ["\149"] = function(self) -- a frame of so many bytes
+  ["\149"] = function(self) -- the size of a frame
     local size = unsigned(self, 8)
     if self.code and size > #self.code - self.at + 1 then
       refuse(self, "is broken: a frame of its pickle reaches beyond its end")
@@ -462,7 +462,7 @@ local steps = {
   Q = function(self) push(self, storage(self, pop(self))) end,
   R = reduce,
   ["\129"] = reduce,
-  b = function(self) -- attributes, as of a state_dict's _metadata, which is no data
+  b = function(self) -- sets attributes, such as the _metadata of a state_dict
     local state, object = pop(self), pop(self)
     local value = require("moth.io.pickled").build(self, object, state)
     if value ~= object then self.built[object] = value end

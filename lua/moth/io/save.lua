@@ -91,7 +91,7 @@ end
 saving.save = define {
   name = "save",
   doc = "Writes tensors, a state_dict or nested tables to a safetensors file, all or nothing; or "
-    .. "tensors to a .npy or .npz file, as the path ends. "
+    .. "tensors to a .npy or .npz file, by the ending of the path. "
     .. "Tied weights are stored once, with their other names in the metadata: moth.load and "
     .. "PyTorch's safetensors.torch.load_model return all names, its load_file returns one.",
   examples = "{weight = moth.ones(2, 3), bias = moth.zeros(3)}, os.tmpname()\n"

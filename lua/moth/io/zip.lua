@@ -74,7 +74,7 @@ local function find_directory(archive)
   return u64(record, 49), u64(record, 41), u64(record, 33)
 end
 
--- The 64-bit fields of an entry are in extra field 1; it has only the fields that overflowed.
+-- Reads the 64-bit fields of an entry from extra field 1, which has those above 32 bits only.
 local function widen(archive, entry, extra)
   local at = 1
   while at + 3 <= #extra do

@@ -34,7 +34,7 @@ local function le(n, width)
   return string.char(unpack(list))
 end
 
--- The value of a field that may be too small for it.
+-- A field of 4 bytes; all bits are set if the number is too large.
 local function field(n) return le(n > zip_writer.largest and 0xFFFFFFFF or n, 4) end
 
 -- The extra field of zip64, with the numbers that were too large.

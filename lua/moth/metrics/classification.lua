@@ -103,7 +103,7 @@ local function divide(a, b, zero)
   return ((a / b):where(b:ne(0), zero or 0))
 end
 
--- The values of classes, (..., C), as one: macro or weighted.
+-- The macro or the weighted average of the values of classes, (..., C).
 local function average(self, score, tp, fp, fn)
   if self.average == "none" then return score end
   local weight
@@ -118,7 +118,7 @@ local function average(self, score, tp, fp, fn)
   return divide(weight * score, weight:sum(-1, true)):sum(-1)
 end
 
--- A method that averages quotients.
+-- The methods of a metric that is a quotient for each class.
 -- @param parts      function(self, tp, fp, tn, fn) -> numerator, denominator
 -- @param by_target  top_k > 1: is a class absent if it is no target?
 local function quotient(parts, by_target)

@@ -157,7 +157,8 @@ local function data(self, micro)
   return points.all(preds, target, self._task, self.ignore_index, micro)
 end
 
--- Returns results as those of the binary task, or lists of the curves; with thresholds, matrices.
+-- Returns three vectors for one curve. For several curves each is a list of vectors, or a matrix if
+-- thresholds are given.
 local function curves_of(self, f)
   local average = self.average
   if self._task == "binary" then return f(data(self)[1]) end

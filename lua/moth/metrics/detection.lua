@@ -23,8 +23,8 @@ MeanAveragePrecision.higher_is_better = true
 
 local NUMBERS = "a list of numbers"
 local ROWS = {
-  {"enum", "box_format", "boxes are corners, a corner with width and height, or a centre with "
-    .. "these", choices = {"xyxy", "xywh", "cxcywh"}},
+  {"enum", "box_format", "two corners, a corner and the size, or the centre and the size",
+    choices = {"xyxy", "xywh", "cxcywh"}},
   {"enum", "iou_type", "compare boxes or masks?", choices = {"bbox", "segm"}},
   {"any", "iou_thresholds", NUMBERS .. "; default: 0.5, 0.55, ..., 0.95", optional = true},
   {"any", "rec_thresholds", NUMBERS .. "; default: 0, 0.01, ..., 1", optional = true},
@@ -158,8 +158,8 @@ local function numbers(list, i)
   return out
 end
 
--- The shapes of one image for match: areas, and a function of two positions that returns the
--- intersection.
+-- Returns the areas of the detections and of the targets of image i, and a function that returns
+-- the area of the intersection of two of them.
 local function boxes_of(self, i)
   local a, b = self.detection_box[i]:tolist(), self.groundtruth_box[i]:tolist()
   local function areas(list)

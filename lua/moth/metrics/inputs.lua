@@ -28,7 +28,7 @@ inputs.rows = {
     choices = {"micro", "macro", "weighted", "none"}},
   multidim_average = {"enum", "multidim_average", "\"samplewise\": one value for each sample",
     choices = {"global", "samplewise"}},
-  top_k = {"int", "top_k", "a target among the k highest scores is predicted", default = 1,
+  top_k = {"int", "top_k", "predicted: a target with one of the k highest scores", default = 1,
     bounds = {1}},
   ignore_index = {"int", "ignore_index", "targets of this value are left out", optional = true},
   validate_args = {"bool", "validate_args", "check the inputs?", default = true},
@@ -173,8 +173,8 @@ end
 
 inputs.has_scores = has_scores
 
--- The label that counts as predicted if the k highest scores count: the target if it is among
--- them, else the label of the highest score. preds (N, C, ...), target (N, ...).
+-- The predicted label for top_k = k: the target if it has one of the k highest scores, else the
+-- label of the highest score. preds (N, C, ...), target (N, ...).
 local function best_of(preds, target, k)
   local _, top = preds:topk(k, 2)
   local hit = top:eq(target:unsqueeze(2)):any(2)

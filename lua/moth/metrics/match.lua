@@ -111,8 +111,7 @@ local function averaged(flags, count, recalls)
   return sum / #recalls, n > 0 and recall[n] or 0
 end
 
--- The detections of all images among the first `most` of each, by falling score: a list of
--- {result, position}.
+-- The `most` best detections of each image in one list, by falling score: {result, position}.
 local function ranked(results, most)
   local list, scores, at = {}, {}, {}
   for _, result in ipairs(results) do

@@ -82,7 +82,7 @@ local function run_compute(self, body)
   return apart(self, autograd.no_grad(body, self))
 end
 
--- By class: {update =, compute =, ...}, the methods that instances have in their place.
+-- class -> {update =, compute =, ...}: methods that instances call instead of those of the class.
 local wrapped = setmetatable({}, {__mode = "k"})
 
 local function wrappers(own)
@@ -220,8 +220,8 @@ local function fresh(self)
   return states
 end
 
--- Adds one tensor state to another in place; `mine` and `theirs` are the updates behind them.
--- Returns the sum: a new tensor if their shapes differ.
+-- Combines state b with state a in place; `mine` and `theirs` are their numbers of updates. Returns
+-- the result: a new tensor if the shapes differ.
 local function combine(rule, a, b, mine, theirs)
   if rule == "sum" and not (a.shape == b.shape) then return keep(a + b) end
   if rule == "sum" then
@@ -264,7 +264,7 @@ local function joined(self, ok, ...)
   return ok, ...
 end
 
--- Calls f(...), which updates, with the states of no data; adds these states to the present ones.
+-- Calls f(...), which updates, with default states. Afterwards adds them to the earlier states.
 function Metric:_apart(f, ...)
   if self.update_count == 0 then return f(...) end
   self._outer = {self._state, self.update_count, self._kept}

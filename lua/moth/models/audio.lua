@@ -7,8 +7,8 @@ local resnet = require "moth.models.resnet"
 
 local audio = {}
 
--- The first convolution of weights for pictures becomes one for one channel: the sum over the three
--- channels, which is its result for a grey picture.
+-- Converts the first convolution of weights for pictures to one channel: the sum over the three
+-- channels. Its result is that of the old one for a grey picture.
 local function sum_channels(dict, own)
   local given, name = dict["conv1.weight"], "conv1.weight"
   if lib.istensor(given) and given:dim() == 4 and given:size(2) == 3 and own[name]:size(2) == 1 then

@@ -223,8 +223,8 @@ named.takes(BertModel.forward, parse, "last_hidden_state, pooler_output")
 -- hidden_size, num_hidden_layers, num_attention_heads
 local SIZES = {bert_base = {768, 12, 12}, bert_large = {1024, 24, 16}}
 
--- Files of models with a head have the prefix `bert.`, and the head; old files call the parameters
--- of LayerNorm gamma and beta, and have the constant position_ids.
+-- Files of a model with a head have the prefix `bert.`; the parameters of the head are left out. In
+-- old files the parameters of LayerNorm are gamma and beta, and position_ids is a tensor.
 local function rename(name, dict)
   if dict["bert.embeddings.word_embeddings.weight"] ~= nil then
     name = name:match "^bert%.(.*)$"

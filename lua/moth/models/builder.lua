@@ -26,7 +26,7 @@ local function stripped(dict)
   return all and plain or dict
 end
 
--- Returns names and tensors, and how messages call their source.
+-- Returns the tensors by name, and a text for their source in messages.
 local function read(fname, weights)
   local dict, shown = weights, "the state dict"
   if type(weights) == "string" then
@@ -45,8 +45,8 @@ local function read(fname, weights)
   return stripped(dict), shown
 end
 
--- Names that the file has under a model's own names: rename(name) is the model's name of a name
--- of the file, or nil if the model does not use it.
+-- Renames the tensors of a file. rename(name) returns the model's name, or nil for a tensor that
+-- the model does not use.
 local function renamed(dict, rename)
   local out = {}
   for name, value in pairs(dict) do

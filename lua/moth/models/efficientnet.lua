@@ -24,8 +24,8 @@ local function inner_silu() return (nn.SiLU {inplace = true}) end
 
 -- ---- the block ----
 
---- A convolution to expand_ratio times as many channels, one for each channel, a
--- SqueezeExcitation, and a convolution to out_channels; with a shortcut if the shapes agree.
+--- Four layers: a convolution to expand_ratio times as many channels, a depthwise convolution, a
+-- SqueezeExcitation, and a convolution to out_channels. With a shortcut if the shapes agree.
 local MBConv = class("MBConv", Module)
 efficientnet.MBConv = MBConv
 

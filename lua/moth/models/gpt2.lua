@@ -306,8 +306,8 @@ local SIZES = {
   gpt2_xl = {1600, 48, 25},
 }
 
--- Files of GPT2Model lack the prefix `transformer.`; old files have the causal masks, attn.bias and
--- attn.masked_bias.
+-- Files of GPT2Model lack the prefix `transformer.`. Old files have the causal masks attn.bias and
+-- attn.masked_bias, which are left out.
 local function rename(name)
   if name:find "%.attn%.bias$" or name:find "%.attn%.masked_bias$" then return nil end
   if name:find "^transformer%." or name:find "^lm_head%." then return name end

@@ -34,8 +34,9 @@ mobilenet.divisible = divisible
 
 -- ---- the block ----
 
---- A convolution to more channels, one for each channel, an optional SqueezeExcitation, and a
--- convolution to out_channels without activation; with a shortcut if the shapes agree.
+--- Up to four layers: a convolution to more channels, a depthwise convolution, an optional
+-- SqueezeExcitation, and a convolution to out_channels without activation. With a shortcut if the
+-- shapes agree.
 local InvertedResidual = class("InvertedResidual", Module)
 mobilenet.InvertedResidual = InvertedResidual
 

@@ -19,7 +19,7 @@ unet.DoubleConv = DoubleConv
 DoubleConv.signature = define.signature("DoubleConv", {
   {"int", "in_channels", "channels of the input", bounds = {1}},
   {"int", "out_channels", "channels of the result", bounds = {1}},
-  {"int", "mid_channels", "channels between", same = "out_channels", bounds = {1}},
+  {"int", "mid_channels", "channels between the layers", same = "out_channels", bounds = {1}},
 })
 
 function DoubleConv:init(inputs, outputs, middle)
@@ -32,7 +32,7 @@ end
 
 function DoubleConv:forward(x) return (self.double_conv(x)) end
 
--- Half the size.
+-- Halves the size.
 local Down = class("Down", Module)
 
 function Down:init(inputs, outputs)
@@ -41,7 +41,7 @@ end
 
 function Down:forward(x) return (self.maxpool_conv(x)) end
 
--- Twice the size, joined with the result `skip` of the way down.
+-- Doubles the size, and concatenates `skip`, the result of that size from the way down.
 local Up = class("Up", Module)
 
 function Up:init(inputs, outputs, bilinear)

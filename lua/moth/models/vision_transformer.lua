@@ -30,7 +30,7 @@ vit.MLPBlock = MLPBlock
 
 MLPBlock.signature = define.signature("MLPBlock", {
   {"int", "in_dim", "features of the input and of the result", bounds = {1}},
-  {"int", "mlp_dim", "features between", bounds = {1}}, DROPOUT,
+  {"int", "mlp_dim", "features between the layers", bounds = {1}}, DROPOUT,
 })
 
 function MLPBlock:init(in_dim, mlp_dim, dropout)

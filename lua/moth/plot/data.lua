@@ -80,7 +80,7 @@ end
 
 --- The series of the arguments: a list of {name, x, y}.
 -- @param y      a vector, a matrix, a list of these, or a table of names to these
--- @param x      the places on the x axis; nil: 1, 2, ...
+-- @param x      the positions on the x axis; nil: 1, 2, ...
 -- @param named  further series: name -> value
 function data.series(y, x, named, fname)
   local list = {}

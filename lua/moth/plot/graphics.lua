@@ -1,8 +1,8 @@
 --- graphics.lua -- pictures on terminals that show them: kitty's protocol, or sixel.
 --
--- The terminal is asked once: a query of kitty's protocol, then for its attributes (DA1), which
--- every terminal answers; attribute 4 is sixel. The variable MOTH_GRAPHICS (kitty, sixel or none)
--- decides without asking.
+-- The terminal is queried once: for kitty's protocol, then for its attributes (DA1). Every terminal
+-- answers the second query; attribute 4 is sixel. If the variable MOTH_GRAPHICS is kitty, sixel or
+-- none, no query is sent.
 --
 -- Formats: kitty, "Terminal graphics protocol"; DEC, "VT330/VT340 Programmer Reference Manual".
 
@@ -60,14 +60,14 @@ local LEVELS = 6 -- of each of red, green and blue
 
 local DITHER = ffi.new("uint8_t[16]", {0, 8, 2, 10, 12, 4, 14, 6, 3, 11, 1, 9, 15, 7, 13, 5})
 
--- The number of the palette's color for a level from 0 to 255 at a place: ordered dithering.
+-- The level in the palette of a value from 0 to 255, by ordered dithering.
 local function level(value, threshold)
   local at = value * (LEVELS - 1) / 255
   local low = math.floor(at)
   return at - low > threshold and low + 1 or low
 end
 
--- The palette's number of each pixel.
+-- The palette index of each pixel.
 local function indexed(pixels, h, w)
   local from = ffi.cast("const uint8_t *", lib.data(pixels, "plot"))
   local to = lib.array("uint8_t", h * w)

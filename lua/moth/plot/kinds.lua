@@ -30,8 +30,8 @@ local SIZE = {
   {"int", "height", "of SVG and PNG, in pixels", optional = true},
 }
 
--- A function that reads the arguments of a kind of plot. rows: its own arguments, from the second
--- on; y, and x if there is one, are read first.
+-- Returns a function that reads the arguments of a kind of plot: the data y, or x and y, then the
+-- options.
 local function reader(name, first, ...)
   local rows, options = {unpack(first)}, {}
   for _, group in ipairs {...} do
@@ -81,7 +81,7 @@ end
 
 local SERIES = {
   {"any", "y", "a vector; a matrix, whose columns are series; a list of these; or series by name"},
-  {"any", "x", "places on the x axis; default: 1, 2, ...", optional = true},
+  {"any", "x", "positions on the x axis; default: 1, 2, ...", optional = true},
 }
 
 -- Positional arguments are y, or x and y.
@@ -105,7 +105,7 @@ local read_lines, parse_lines = reader("lines", {SERIES[1]}, {SERIES[2]}, TITLES
 -- that are no arguments are series. A series is a vector, a list of numbers, {x = x, y = y}, or
 -- what moth.utils.tensorboard.scalars returns for a tag. NaN interrupts a curve.
 -- @param y  a vector, a matrix whose columns are series, a list of these, or a table of names
--- @param x  places on the x axis (default: 1, 2, ...)
+-- @param x  positions on the x axis (default: 1, 2, ...)
 -- @return a moth.plot.Figure
 function kinds.lines(...) return series_figure("lines", "line", read_lines, ...) end
 define.takes(kinds.lines, parse_lines, "figure")
@@ -114,7 +114,7 @@ local read_scatter, parse_scatter = reader("scatter", {SERIES[1]}, {SERIES[2]}, 
 
 --- Draws points. `scatter(x, y)`, or `scatter{a = {x = x1, y = y1}, b = {x = x2, y = y2}}`.
 -- @param y  as for moth.plot.lines
--- @param x  places on the x axis (default: 1, 2, ...)
+-- @param x  positions on the x axis (default: 1, 2, ...)
 -- @return a moth.plot.Figure
 function kinds.scatter(...) return series_figure("scatter", "points", read_scatter, ...) end
 define.takes(kinds.scatter, parse_scatter, "figure")

@@ -32,7 +32,7 @@ Live.signature = define.signature("live", {
   {"any", "out", "a file to write to instead of standard output", optional = true},
 })
 
-local FIRST = 0.02 -- seconds that a redraw takes, before one was measured
+local FIRST = 0.02 -- seconds of a redraw, until the first one is measured
 
 --- Curves that are redrawn while they grow, of at most 4096 points each: of longer ones the least
 -- and the largest values are kept. In a terminal the plot is redrawn in place; in a log it is

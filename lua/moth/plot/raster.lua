@@ -101,7 +101,7 @@ end
 
 -- ---- shapes ----
 
--- Fills where inside(x, y), the distance to the edge, is positive.
+-- Fills the pixels whose inside(x, y), the distance to the edge, is positive.
 local function fill(canvas, x, y, r, color, inside)
   for row = max(floor(y - r - 1), 0), min(ceil(y + r + 1), canvas.height - 1) do
     for column = max(floor(x - r - 1), 0), min(ceil(x + r + 1), canvas.width - 1) do

@@ -13,7 +13,7 @@ local function color(c) return ("#%02x%02x%02x"):format(c[1], c[2], c[3]) end
 
 local ESCAPES = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}
 
--- Text without what XML forbids.
+-- Escapes a text for XML, and replaces the characters that XML forbids.
 local function escaped(text)
   if require("moth.json").bad_utf8(text) then text = text:gsub("[\128-\255]", "?") end
   return (text:gsub("[%z\1-\8\11\12\14-\31]", " "):gsub('[&<>"]', ESCAPES))

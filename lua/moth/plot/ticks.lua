@@ -8,7 +8,7 @@ local ticks = {}
 
 -- ---- numbers as labels ----
 
--- A number with so many digits behind the point; kind f or e.
+-- Formats a number with this many digits after the decimal point. kind: f or e.
 local function with_digits(value, digits, kind)
   return ("%%.%d%s"):format(math.max(digits, 0), kind):format(value)
 end
@@ -52,7 +52,7 @@ local function linear(low, high, count)
   local step, list = nice((high - low) / math.max(count, 1)), {}
   local largest = math.max(math.abs(low), math.abs(high))
   local first, last = math.ceil(low / step - 1e-9), floor(high / step + 1e-9)
-  for k = 0, math.min(last - first, MOST) do -- first + k may be first: of numbers above 2^53
+  for k = 0, math.min(last - first, MOST) do -- above 2^53 first + k may be equal to first
     local value = (first + k) * step
     list[#list + 1] = {value = value, label = label_of(value, step, largest)}
   end

@@ -46,7 +46,7 @@ local function legend_rows(legend, width)
   return rows
 end
 
--- The rectangle of the marks, and what surrounds it.
+-- The rectangle of the marks, and the margins around it.
 local function layout(scene, width, height)
   local left = GAP + (#scene.yticks > 0 and widest(scene.yticks, TICK) + GAP or 0)
   if scene.ylabel then left = left + LABEL + GAP + YGAP end

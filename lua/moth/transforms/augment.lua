@@ -21,7 +21,7 @@ augment.RandomErasing = RandomErasing
 RandomErasing.signature = define.signature("RandomErasing", {
   {"float", "p", "the probability", default = 0.5},
   {"floats", "scale", "limits of the rectangle's part of the area", default = {0.02, 0.33}},
-  {"floats", "ratio", "limits of its height by its width", default = {0.3, 3.3}},
+  {"floats", "ratio", "limits of the ratio of height to width", default = {0.3, 3.3}},
   {"any", "value", "a number, a list of one for each channel, or \"random\"", default = 0},
   {"bool", "inplace", "change the picture itself?", default = false},
 })
@@ -30,7 +30,7 @@ RandomErasing.signature = define.signature("RandomErasing", {
 -- not change.
 -- @param p        the probability (default 0.5)
 -- @param scale    limits of the rectangle's part of the area (default {0.02, 0.33})
--- @param ratio    limits of its height by its width (default {0.3, 3.3})
+-- @param ratio    limits of the ratio of height to width (default {0.3, 3.3})
 -- @param value    a number (default 0), a list of one for each channel, or "random": normal noise
 -- @param inplace  change the picture itself (default false)?
 function RandomErasing:init(p, scale, ratio, value, inplace)

@@ -50,7 +50,7 @@ local APPLY = {
   Invert = function(x) return (run("invert", "image", x)) end,
 }
 
--- The magnitude number i, from 0, of `bins`; 0 for operations without one.
+-- Magnitude i, from 0 to bins - 1, of an operation; 0 for an operation without a magnitude.
 -- @param rule  {first, last, signed =, side = "width" or "height", whole =}
 local function magnitude(rule, i, bins, height, width)
   if not rule[1] then return 0 end

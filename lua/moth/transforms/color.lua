@@ -149,7 +149,8 @@ local function hsv_of(x)
   return (h * (1 / 6) + 1):fmod(1), s, high
 end
 
--- The channels of a colour with s and v: for each sixth of the circle, which of v, q, p, t.
+-- Red, green and blue from hue, saturation and value. Each sixth of the circle of hues has another
+-- order of v, q, p and t.
 local function rgb_of(h, s, v)
   local moth = require "moth"
   local h6 = h * 6

@@ -123,7 +123,7 @@ local RandomResizedCrop = class("RandomResizedCrop", Transform)
 crops.RandomResizedCrop = RandomResizedCrop
 RandomResizedCrop.signature = define.signature("RandomResizedCrop", {
   SIZE, {"floats", "scale", "limits of the window's part of the area", default = {0.08, 1}},
-  {"floats", "ratio", "limits of the window's width by its height", default = {3 / 4, 4 / 3}},
+  {"floats", "ratio", "limits of the ratio of width to height", default = {3 / 4, 4 / 3}},
   INTERPOLATION, ANTIALIAS,
 })
 
@@ -137,7 +137,7 @@ end
 --- A window of random size and place, resampled to one size.
 -- @param size           {height, width} of the result, or a number for both
 -- @param scale          limits of the window's part of the area (default {0.08, 1})
--- @param ratio          limits of the window's width by its height (default {3 / 4, 4 / 3})
+-- @param ratio          limits of the ratio of width to height (default {3 / 4, 4 / 3})
 -- @param interpolation  "nearest", "nearest-exact", "bilinear" (default) or "bicubic"
 -- @param antialias      average over all pixels where the result is smaller (default true)
 function RandomResizedCrop:init(size, scale, ratio, interpolation, antialias)

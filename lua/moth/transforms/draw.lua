@@ -14,17 +14,17 @@ function draw.numbers(generator, n)
   return ops.rand({n}, generator, FLOAT, "cpu"):tolist()
 end
 
---- A number between two others.
+--- A random number from low to high.
 function draw.uniform(generator, low, high)
   return low + (high - low) * ops.rand({1}, generator, FLOAT, "cpu"):item()
 end
 
---- The integer from low to high - 1 that belongs to a number u from 0 to 1.
+--- Converts a number u from 0 to 1 to an integer from low to high - 1.
 function draw.whole(u, low, high)
   return math.min(low + math.floor(u * (high - low)), high - 1)
 end
 
---- An integer from low to high - 1.
+--- A random integer from low to high - 1.
 function draw.integer(generator, low, high)
   return draw.whole(ops.rand({1}, generator, FLOAT, "cpu"):item(), low, high)
 end
@@ -39,7 +39,7 @@ function draw.beta(generator, alpha)
   if alpha == 1 then return draw.uniform(generator, 0, 1) end
   local shape = require("moth").tensor({alpha, alpha}, {dtype = dtype.by_name.float64})
   local a, b = unpack(ops.standard_gamma(shape, generator):tolist())
-  if a + b == 0 then return draw.integer(generator, 0, 2) end -- both are too small for f64
+  if a + b == 0 then return draw.integer(generator, 0, 2) end -- below the smallest f64
   return a / (a + b)
 end
 

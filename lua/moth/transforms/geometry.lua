@@ -131,14 +131,14 @@ function geometry.resized_size(height, width, size, max_size)
   return new_short, new_long
 end
 
--- The positions that `nearest` reads: an i64 tensor, or nil if they are all.
+-- The positions that `nearest` reads: an i64 tensor, or nil if it reads every position once.
 local function nearest(x, n, wanted, mode)
   if n == wanted then return nil end
   local ramp = ops.arange(1, n + 1, 1, types.float32, x.device):view(1, 1, 1, n)
   return (ops.interpolate(ramp, {1, wanted}, nil, mode):view(wanted):long())
 end
 
--- The resampling of one side as a matrix, (wanted, n).
+-- The matrix (wanted, n) that resamples one side.
 local function matrix(x, n, wanted, mode, antialias)
   local one = ops.eye(n, n, x.dtype):view(1, 1, n, n)
   return (ops.picture_resize(one, {wanted, n}, mode, antialias):view(wanted, n):to(x.device))

@@ -16,7 +16,7 @@ local BITS = {[types.uint8] = 8, [types.int8] = 7, [types.int16] = 15, [types.in
               [types.int64] = 63}
 pixels.BITS = BITS
 
---- The value of a full pixel: 1 for floating point, the largest value for integers.
+--- The value of white: 1 for floating point, the largest value of an integer dtype.
 function pixels.largest(kind)
   local bits = BITS[kind]
   if not bits then return 1 end

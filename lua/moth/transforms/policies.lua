@@ -1,8 +1,8 @@
---- policies.lua -- the operations of AutoAugment and its relatives, and the range of each.
+--- policies.lua -- the operations of AutoAugment and of similar policies, with their ranges.
 --
 -- A range is {first, last}; with `side` it is a part of the picture's width or height; `signed`:
--- half of the values are negative; `whole`: integers. An empty one is of an operation without a
--- magnitude.
+-- half of the values are negative; `whole`: integers. The range of an operation without a
+-- magnitude is empty.
 
 local policies = {}
 

@@ -10,7 +10,7 @@ local sources = require "moth.data.source"
 
 local rebuild = {}
 
-local made = setmetatable({}, {__mode = "k"}) -- transforms by what was sent
+local made = setmetatable({}, {__mode = "k"}) -- the sent table -> the transform
 
 local function pass_on(...) return ... end
 

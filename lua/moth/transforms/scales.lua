@@ -38,7 +38,7 @@ local RandomResize = class("RandomResize", Transform)
 scales.RandomResize = RandomResize
 RandomResize.signature = define.signature("RandomResize", {
   {"int", "min_size", "least size of the shorter side"},
-  {"int", "max_size", "its end, not included"}, INTERPOLATION, ANTIALIAS,
+  {"int", "max_size", "end of these sizes, not included"}, INTERPOLATION, ANTIALIAS,
 })
 
 --- Resamples so that the shorter side has a random size.
@@ -151,10 +151,10 @@ scales.RandomIoUCrop = RandomIoUCrop
 RandomIoUCrop.signature = define.signature("RandomIoUCrop", {
   {"float", "min_scale", "least part of a side", default = 0.3},
   {"float", "max_scale", "largest part of a side", default = 1},
-  {"float", "min_aspect_ratio", "least width by height", default = 0.5},
-  {"float", "max_aspect_ratio", "largest width by height", default = 2},
-  {"floats", "sampler_options", "one of these IoU with a box must be reached; from 1 on: the "
-    .. "whole picture", default = {0, 0.1, 0.3, 0.5, 0.7, 0.9, 1}},
+  {"float", "min_aspect_ratio", "least ratio of width to height", default = 0.5},
+  {"float", "max_aspect_ratio", "largest ratio of width to height", default = 2},
+  {"floats", "sampler_options", "least IoU of the window with a box, one of these at random; "
+    .. "from 1 on: the whole picture", default = {0, 0.1, 0.3, 0.5, 0.7, 0.9, 1}},
   {"int", "trials", "windows that are tried for one option", default = 40},
 })
 
@@ -162,10 +162,10 @@ RandomIoUCrop.signature = define.signature("RandomIoUCrop", {
 -- with their centre outside become empty: SanitizeBoundingBoxes removes them.
 -- @param min_scale         least part of a side (default 0.3)
 -- @param max_scale         largest part of a side (default 1)
--- @param min_aspect_ratio  least width by height (default 0.5)
--- @param max_aspect_ratio  largest width by height (default 2)
--- @param sampler_options   one of these IoU with a box must be reached (default {0, 0.1, 0.3, 0.5,
--- 0.7, 0.9, 1}); from 1 on: the whole picture
+-- @param min_aspect_ratio  least ratio of width to height (default 0.5)
+-- @param max_aspect_ratio  largest ratio of width to height (default 2)
+-- @param sampler_options   least IoU of the window with a box, one of these at random (default
+-- {0, 0.1, 0.3, 0.5, 0.7, 0.9, 1}); from 1 on: the whole picture
 -- @param trials            windows that are tried for one option (default 40)
 function RandomIoUCrop:init(min_scale, max_scale, min_ratio, max_ratio, options, trials)
   self.min_scale, self.max_scale = min_scale, max_scale

@@ -40,8 +40,8 @@ local Image = class("Image")
 values.Image = Image
 Image.signature = define.signature("Image", {{"any", "data", "a tensor, (..., C, H, W)"}})
 
---- A picture, where a plain tensor would not be seen as one: under another key than `image` in a
--- table. The field `data` is the tensor.
+--- Marks a tensor as a picture. Only tables need it, where a tensor under another key than `image`
+-- is no picture. The field `data` is the tensor.
 -- @param data  a tensor, (..., C, H, W)
 function Image:init(data) self.data = tensor_of("Image", data) end
 Image.__tostring = show
@@ -50,8 +50,8 @@ local Mask = class("Mask")
 values.Mask = Mask
 Mask.signature = define.signature("Mask", {{"any", "data", "a tensor, (H, W) or (..., H, W)"}})
 
---- A mask: each pixel is a class or a flag. It follows the changes of place, without interpolation,
--- and not those of colour. The field `data` is the tensor.
+--- A mask: each pixel is a class or a flag. Transforms of size and place change it, without
+-- interpolation; transforms of colour do not. The field `data` is the tensor.
 -- @param data  a tensor, (H, W) or (..., H, W)
 function Mask:init(data) self.data = tensor_of("Mask", data) end
 Mask.__tostring = show
@@ -99,7 +99,7 @@ function values.kind(x)
   return KINDS[class.of(x)]
 end
 
---- Boxes like others, with other numbers.
+--- Boxes with the fields of other boxes, and new data.
 -- @param changes  new values of fields: format, canvas_size; optional
 function values.like(boxes, data, changes)
   local new = {data = data, format = boxes.format, canvas_size = boxes.canvas_size,

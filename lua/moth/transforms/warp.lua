@@ -80,8 +80,8 @@ end
 
 -- ---- affine maps ----
 
--- The map of a rotation, translation, scale and shear around a centre, {a, b, c, d, e, f}; with
--- `inverted` from the result to the picture.
+-- The map of a rotation, translation, scale and shear around a centre: {a, b, c, d, e, f}. With
+-- `inverted` the map from the result to the picture.
 local function affine_matrix(center, angle, translate, scale, shear, inverted)
   local rot, sx, sy = math.rad(angle), math.rad(shear[1]), math.rad(shear[2])
   local cx, cy = center[1], center[2]
@@ -102,7 +102,7 @@ local function affine_matrix(center, angle, translate, scale, shear, inverted)
   return m
 end
 
--- A map of positions that count from the middle of the picture, as a map of pixels.
+-- Converts a map of positions relative to the middle of the picture to a map of pixels.
 local function of_pixels(m, height, width, out_h, out_w)
   local x, y = (out_w - 1) / 2, (out_h - 1) / 2
   return {m[1], m[2], m[3] - m[1] * x - m[2] * y + (width - 1) / 2,
@@ -142,7 +142,7 @@ end
 
 -- ---- boxes ----
 
--- Boxes around the corners of boxes, after f(x, y) -> x, y of tensors.
+-- Maps the corners of boxes by f(x, y) -> x, y, and returns the boxes around the results.
 local function around_corners(b, f)
   local data, format = b.data, b.format
   local float = data:is_floating_point() and data or data:float()
@@ -157,7 +157,7 @@ local function around_corners(b, f)
     -1))
 end
 
--- Boxes from corners, clipped to a picture of a size, in the format of b.
+-- Makes boxes from corners: clipped to a picture of this size, in the format of b.
 local function finished(b, corners, size)
   local new = box.clamp(values.like(b, corners, {format = "XYXY", canvas_size = size}))
   return (values.like(new, box.converted(new.data, "XYXY", b.format):to(b.data.dtype),

@@ -184,8 +184,8 @@ local function blend(canvas, color, x1, y1, x2, y2)
   end
 end
 
--- The sides are the rows between the upper and the lower edge. In a box that is lower than both
--- edges they go the other way, as PIL's.
+-- The sides of the frame go from the upper to the lower edge. If the edges overlap, the sides go
+-- from the lower to the upper edge, as in PIL.
 local function draw_box(canvas, box, color, width, fill)
   local x1, y1, x2, y2 = unpack(box)
   if fill then blend(canvas, color, x1, y1, x2, y2) end

@@ -63,7 +63,7 @@ local function arguments(name)
      optional = true},
     {"int", "max_queue", "the number of rows that are collected before they are written",
      default = 10},
-    {"float", "flush_secs", "the next row after so many seconds writes all", default = 120},
+    {"float", "flush_secs", "the first row after this many seconds writes all", default = 120},
   })
 end
 
@@ -283,7 +283,7 @@ end
 -- @param comment     the end of the default folder's name
 -- @param purge_step  removes the rows of this step and later from an existing file
 -- @param max_queue   the number of rows that are collected before they are written (default 10)
--- @param flush_secs  the next row after so many seconds writes all (default 120)
+-- @param flush_secs  the first row after this many seconds writes all (default 120)
 function JSONLogger:init(...)
   Logger.init(self, "JSONLogger", ...)
   self:_notes()
@@ -379,7 +379,7 @@ end
 -- @param comment     the end of the default folder's name
 -- @param purge_step  removes the rows of this step and later from existing files
 -- @param max_queue   the number of rows that are collected before they are written (default 10)
--- @param flush_secs  the next row after so many seconds writes all (default 120)
+-- @param flush_secs  the first row after this many seconds writes all (default 120)
 function CSVLogger:init(...)
   Logger.init(self, "CSVLogger", ...)
   open_csv(self)

@@ -94,8 +94,8 @@ local UPRIGHT = {"bool", "apply_exif_orientation", "turns a JPEG or PNG picture 
   .. "says", default = false}
 local LIMIT = {"int", "max_pixels", "the largest number of pixels that a file may claim",
                default = pixels.LIMIT, bounds = {1, 2 ^ 40}}
-local LEAST = {"int2?", "min_size", "height and width: a JPEG is decoded at 1/2, 1/4 or 1/8 while "
-  .. "both sides remain at least so long", optional = true}
+local LEAST = {"int2?", "min_size", "height and width: a JPEG is decoded at 1/2, 1/4 or 1/8 of its "
+  .. "size, the smallest with both sides at least this long", optional = true}
 
 local function wanted_of(fname, mode, upright, least, limit)
   local name = mode:lower() -- torchvision's are in capital letters
@@ -114,7 +114,8 @@ local EXAMPLE = "(function() local path = os.tmpname(); moth.io.write_png(moth.z
 -- @param path  the file: JPEG, PNG, WebP, or GIF (of animations the first frame)
 -- @param mode  "unchanged" (default), "gray", "gray_alpha", "rgb" or "rgb_alpha", also in capitals
 -- @param apply_exif_orientation  turns JPEG and PNG pictures as their EXIF data says
--- @param min_size  decodes a large JPEG at 1/2, 1/4 or 1/8 while its sides remain at least so long
+-- @param min_size  decodes a large JPEG at 1/2, 1/4 or 1/8 of its size, the smallest with both
+-- sides at least this long
 -- @param max_pixels  raises for files that claim more; the default is PIL's limit
 -- @return uint8 (channels, height, width), often a view that is not contiguous. Of a PNG with 16
 -- bits: int32, 0 to 65535. "unchanged" gives a palette's colors, and of a CMYK JPEG the four inks
@@ -193,7 +194,7 @@ image.decode_gif = decoder("decode_gif", "GIF",
 
 -- ---- writing ----
 
--- A contiguous (height, width, channels) of a picture (channels, height, width).
+-- Converts a picture (channels, height, width) to a contiguous tensor (height, width, channels).
 local function rows_of(x, fname, most, channels)
   local info = lib.inspect(x, fname, "input")
   if info.dtype ~= lib.C.MOTH_U8 or info.ndim ~= 3 then

@@ -98,7 +98,8 @@ local function is_arithmetic(file)
   return false
 end
 
--- The sizes at which a picture is decoded: divided by 1, 2, 4 or 8, and both at least `least`.
+-- The height and width at which a picture is decoded: those of the file, or 1/2, 1/4 or 1/8 of
+-- them if both are at least `least`.
 local function scaled(width, height, least)
   local w, h = width, height
   for _, by in ipairs {2, 4, 8} do

@@ -60,7 +60,7 @@ local function chunk(name, contents)
   return name .. word(#contents) .. contents .. (#contents % 2 == 1 and "\0" or "")
 end
 
--- A still picture's file of a frame's chunks.
+-- Makes a WebP file of one picture from the chunks of a frame.
 local function still(frame, size, width, height)
   local alpha, data
   each_chunk(frame, size, function(name, at, n)

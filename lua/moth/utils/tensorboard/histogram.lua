@@ -140,8 +140,8 @@ local function joined(counts, edges, max_bins)
   return c, e
 end
 
--- The right edges and counts from the first bin with elements to the last, after an empty bin that
--- ends where the first begins.
+-- The counts and right edges from the first to the last bin with elements. An empty bin, which ends
+-- at the left edge of the first, comes before.
 local function support(counts, edges)
   local first, last = 1, #counts
   while first < last and counts[first] == 0 do first = first + 1 end

@@ -14,7 +14,7 @@ local summaries = {}
 
 local FLOAT, STRING = 1, 7 -- dtypes of TensorFlow
 
---- A number: of a number, a tensor of one element or an int64.
+--- Converts a number, a tensor of one element or an int64 to a number.
 function summaries.number(value, fname, name)
   if lib.istensor(value) and value:numel() == 1 then value = value:item() end
   local number = type(value) ~= "string" and tonumber(value)

@@ -28,7 +28,7 @@ SummaryWriter.signature = define.signature("SummaryWriter", {
    .. "before", optional = true},
   {"int", "max_queue", "the number of events that are collected before they are written",
    default = 10},
-  {"float", "flush_secs", "the next event after so many seconds writes all", default = 120},
+  {"float", "flush_secs", "the first event after this many seconds writes all", default = 120},
   {"string", "filename_suffix", "the end of the names of event files", default = ""},
 })
 
@@ -65,7 +65,7 @@ end
 -- @param purge_step  TensorBoard hides events of this step and later that were written before: for
 -- a run that continues from a checkpoint
 -- @param max_queue   the number of events that are collected before they are written (default 10)
--- @param flush_secs  the next event after so many seconds writes all (default 120)
+-- @param flush_secs  the first event after this many seconds writes all (default 120)
 -- @param filename_suffix  the end of the names of event files
 -- Raises E_IO if the folder or the file cannot be written.
 function SummaryWriter:init(log_dir, comment, purge_step, max_queue, flush_secs, filename_suffix)
@@ -176,7 +176,7 @@ local parse_histogram = define.signature("add_histogram", {
   TAG, {"any", "values", "a tensor of any shape, or a list of numbers"}, STEP,
   {"any", "bins", "'tensorflow', an estimator of NumPy's ('auto', 'fd', 'doane', 'scott', 'stone', "
    .. "'rice', 'sturges', 'sqrt'), a number of bins, or edges", default = "tensorflow"},
-  TIME, {"int", "max_bins", "neighbours are joined until about so many are left", optional = true},
+  TIME, {"int", "max_bins", "neighbours are joined until about max_bins are left", optional = true},
 })
 
 --- Adds the histogram of a tensor. Infinite and NaN elements are left out.
@@ -187,7 +187,7 @@ local parse_histogram = define.signature("add_histogram", {
 -- estimator of NumPy's ("auto", "fd", "doane", "scott", "stone", "rice", "sturges", "sqrt"), a
 -- number of bins, or edges
 -- @param walltime     seconds since 1970 (default: now)
--- @param max_bins     neighbours are joined until about so many are left
+-- @param max_bins     neighbours are joined until about max_bins are left
 function SummaryWriter:add_histogram(...)
   local tag, values, step, bins, walltime, max_bins = parse_histogram(...)
   add_value(self, {tag = tag, histo = require("moth.utils.tensorboard.histogram").of(values, bins,
