@@ -264,7 +264,8 @@ margins.triplet_margin_with_distance_loss = define {
   scoped = true,
   run = function(anchor, positive, negative, distance, margin, swap, reduction)
     some_margin("triplet_margin_with_distance_loss", margin)
-    for name, x in pairs {positive = positive, negative = negative} do
+    for _, row in ipairs {{"positive", positive}, {"negative", negative}} do
+      local name, x = unpack(row)
       if x:dim() ~= anchor:dim() then
         errors.argument("triplet_margin_with_distance_loss", name, ("%d dimensions are needed, as "
           .. "the anchor has, got %s"):format(anchor:dim(), errors.describe(x)), "E_SHAPE")

@@ -59,8 +59,8 @@ local function check(self, name)
       bad(arg, ("%d is no multiple of groups, %d"):format(self[arg], groups))
     end
   end
-  for arg, least in pairs {kernel_size = 1, stride = 1, dilation = 1, padding = 0,
-                           output_padding = 0} do
+  for i, arg in ipairs {"kernel_size", "stride", "dilation", "padding", "output_padding"} do
+    local least = i <= 3 and 1 or 0
     for _, v in ipairs(type(self[arg]) == "table" and self[arg] or {}) do
       if v < least then
         bad(arg, ("numbers from %d on are needed, got %s"):format(least,

@@ -132,7 +132,8 @@ named.takes(EncoderLayer.forward, parse_layer)
 
 -- Copies a layer `num_layers` times, and adds an optional final norm.
 local function repeated(self, fname, aname, layer, num_layers, final)
-  for name, module in pairs {[aname] = layer, norm = final} do
+  for _, row in ipairs {{aname, layer}, final ~= nil and {"norm", final} or nil} do
+    local name, module = unpack(row)
     if not class.isinstance(module, Module) then
       errors.refuse(fname, name, "a module is needed", module, "E_TYPE")
     end
@@ -332,7 +333,8 @@ local parse_transformer = define.signature("Transformer", {
 function Transformer:forward(...)
   local src, tgt, src_mask, tgt_mask, memory_mask, src_padding, tgt_padding, memory_padding =
     parse_transformer(...)
-  for name, x in pairs {src = src, tgt = tgt} do
+  for _, row in ipairs {{"src", src}, {"tgt", tgt}} do
+    local name, x = unpack(row)
     if x:dim() < 2 or x:dim() > 3 or x:size(-1) ~= self.d_model or x:dim() ~= src:dim() then
       errors.argument("Transformer", name, ("%d features at each position are needed, and "
         .. "the same number of dimensions in src and tgt, got %s"):format(self.d_model,

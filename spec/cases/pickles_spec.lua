@@ -262,3 +262,28 @@ describe("an archive with 64-bit records", function()
       "its zip64 record is missing")
   end)
 end)
+
+describe("a name in a header of safetensors", function()
+  local function open(name)
+    local header = ('{"%s":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}'):format(name)
+    return moth.load(files.write("name.safetensors", files.safetensors(header, "\7")))
+  end
+  -- the text of the header, the name
+  local ROWS = {
+    {[[\u0041]], "A"}, {[[\u00e4\u00E4]], "ää"}, {[[\u07ff]], "\223\191"},
+      {[[\u0800]], "\224\160\128"},
+    {[[\u20ac]], "€"}, {[[\uffff]], "\239\191\191"}, {[[\ud83d\ude00]], "😀"},
+    {[[\uD800\uDC00]], "\240\144\128\128"}, {[[\udbff\udfff]], "\244\143\191\191"},
+    {[[\"\\\/\b\f\n\r\t]], '"\\/\b\f\n\r\t'}, {"a b\127", "a b\127"},
+  }
+  for _, row in ipairs(ROWS) do
+    it("is read: " .. row[1], function() assert.equal(7, open(row[1])[row[2]]:item()) end)
+  end
+
+  for _, name in ipairs {[[\ud800]], [[\ud800\u0041]], [[\ud800\ud800]], [[\udc00\ud800]],
+    [[\u12g4]],
+    [[\u12]], [[\x41]], [[\]], "a\nb", "\1", [[\ud800\ue000]], [[\ud800x]]} do
+    it("is refused: " .. (name:gsub("%c", "?")),
+      function() assert.is_false((pcall(open, name))) end)
+  end
+end)

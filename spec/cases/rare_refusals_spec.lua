@@ -608,3 +608,60 @@ describe("a distribution raises for", function()
     end},
   }
 end)
+
+describe("an index raises for", function()
+  local x = moth.rand(3, 4)
+  local T, F64 = moth.tensor, {dtype = moth.float64}
+  refused {
+    {"a mask of other sizes", "the mask (2) does not have the sizes of f32 (3, 4) from dim 1 on",
+      function() return x[T {true, false}] end},
+    {"a mask of other sizes at the second dimension",
+      "the mask (3) does not have the sizes of f32 (3, 4) from dim 2 on",
+      function() return x[{{}, T {true, false, true}}] end},
+    {"a mask of more dimensions", "too many indices for the 2 dimensions of f32 (3, 4)",
+      function() return x[moth.ones(3, 4, 1):bool()] end},
+    {"floating positions", "convert with :long()", function() return x[T {1.5, 2}] end},
+    {"float64 positions of index_select",
+      "integers are needed as positions, got f64 (2); convert with "
+      .. ":long()", function() return x:index_select(1, T({1, 2}, F64)) end},
+    {"position 0", "bad argument", function() return x:index_select(1, T {0LL}) end},
+    {"a position beyond", "bad argument", function() return x:index_select(1, T {4LL}) end},
+    {"a mask that is none", "a mask is a bool tensor, got f32 (3, 4)",
+      function() return x:masked_fill(x, 0) end},
+    {"a fraction for an integer tensor", "does not fit", function()
+      local i = moth.zeros(2):long()
+      i[T {1LL}] = 1.5
+    end},
+    {"a number beyond the dtype", "300 does not fit", function()
+      local i = moth.zeros(2):byte()
+      i[T {1LL}] = 300
+    end},
+  }
+end)
+
+describe("a write in place raises for", function()
+  local function leaf() return moth.ones(2, 3, {requires_grad = true}) end
+  refused {
+    {"a leaf", "a leaf that requires grad cannot be written in place",
+      function() leaf():add_(1) end},
+    {"a view of a leaf", "a view of a leaf that requires grad cannot be written in place",
+      function() leaf()[1]:add_(1) end},
+    {"an expanded tensor", "f32 (3, 2) cannot be written in place: its elements overlap",
+      function() moth.ones(1, 2):expand(3, 2):add_(1) end},
+    {"one of several views", "one of several views (of unbind, split or chunk) cannot be written",
+      function() (leaf() * 2):unbind(1)[2]:add_(1) end},
+    {"a view made under no_grad", "a view made under no_grad cannot be written in place", function()
+      local y = leaf() * 2
+      local view = moth.no_grad(function() return y[1] end)
+      view:add_(1)
+    end},
+    {"a result of a Function", "an output of a Function cannot be written in place", function()
+      local Twice = moth.class("Twice", autograd.Function)
+      function Twice.forward(_, a, b) return a * 2, b * 2 end
+      function Twice.backward(_, g, h) return g * 2, h * 2 end
+      Twice.apply(leaf(), leaf()):add_(1)
+    end},
+    {"the gradients of out", "gradients cannot flow through `out`",
+      function() moth.mul(leaf(), leaf(), {out = moth.empty(2, 3)}) end},
+  }
+end)

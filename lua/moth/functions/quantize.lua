@@ -120,7 +120,8 @@ quantize.fake_quantize_per_channel_affine = define {
     local d = errors.dim(fname, "axis", axis, n)
     local sizes = lib.filled(n, 1)
     sizes[d] = x:size(d)
-    for name, t in pairs {scale = scale, zero_point = zero} do
+    for _, row in ipairs {{"scale", scale}, {"zero_point", zero}} do
+      local name, t = unpack(row)
       if t:dim() ~= 1 or t:size(1) ~= sizes[d] then
         errors.refuse(fname, name, ("a tensor of %d elements is needed, one for each position of "
           .. "dimension %d"):format(sizes[d], d), t, "E_SHAPE")

@@ -102,7 +102,8 @@ DeformConv2d.signature = define.signature("DeformConv2d", {
 
 function DeformConv2d:init(in_channels, out_channels, kernel, stride, padding, dilation, groups,
                            bias)
-  for name, n in pairs {in_channels = in_channels, out_channels = out_channels} do
+  for _, row in ipairs {{"in_channels", in_channels}, {"out_channels", out_channels}} do
+    local name, n = unpack(row)
     if groups < 1 or n % groups ~= 0 then
       errors.argument("DeformConv2d", name, ("a multiple of groups (%d) is needed, got %d"):format(
         groups, n), "E_SHAPE")
