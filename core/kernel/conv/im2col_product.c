@@ -194,10 +194,11 @@ static void tile_columns(const task *t, const phase *h, int64_t c0, int64_t taps
       moth_pause();
     }
   else
-    for (int64_t n = 0; n < taps || n == 0; n += some) {
-      for (int64_t i = t->i0; i < t->i1; i += j->height) chain(&z, i, n);
-      moth_pause();
-    }
+    for (int64_t n = 0; n < taps || n == 0; n += some)
+      for (int64_t i = t->i0; i < t->i1; i += j->height) {
+        chain(&z, i, n);
+        moth_pause();
+      }
   for (int64_t i = 0; !whole && i < t->i1 - t->i0; i++)
     memcpy(y + i * ldy, z.to + i * z.ld, (size_t)valid * sizeof *y);
 }

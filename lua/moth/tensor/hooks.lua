@@ -75,8 +75,8 @@ function methods.register_hook(x, fn) return (add_hook(x, fn, "hooks", "register
 
 --- x:register_post_accumulate_grad_hook(hook): hook(x) is called in each backward pass that adds to
 -- the .grad of x, a leaf, after the addition. It returns nothing. An optimizer may step there and
--- clear x.grad: a pass computes the gradients of leaves last, when it no longer needs their old
--- values. (As torch.Tensor.register_post_accumulate_grad_hook.)
+-- clear x.grad: the hook runs during the pass, as soon as all ops that use x have run, so that the
+-- pass no longer needs its old values. (As torch.Tensor.register_post_accumulate_grad_hook.)
 -- @return a handle with :remove()
 function methods.register_post_accumulate_grad_hook(x, hook)
   return (add_hook(x, hook, "after", "register_post_accumulate_grad_hook"))
