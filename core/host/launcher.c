@@ -385,6 +385,22 @@ static int run_with(lua_State *L, int n) {
   return EXIT_FAILURE;
 }
 
+/* Extends the syntax error on the stack if the code is Python (lua/moth/repl/python.lua).
+** Either the path of the file or its text is known. */
+static void explain_syntax(lua_State *L, const char *path, const char *text) {
+  const int top = lua_gettop(L);
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "moth.repl.python");
+  if (lua_pcall(L, 1, 1, 0) == 0 && lua_istable(L, -1)) {
+    lua_getfield(L, -1, "located");
+    lua_pushvalue(L, top);
+    lua_pushstring(L, path);
+    lua_pushstring(L, text);
+    if (lua_pcall(L, 3, 1, 0) == 0 && lua_isstring(L, -1)) lua_replace(L, top);
+  }
+  lua_settop(L, top);
+}
+
 /* Runs the chunk on the stack, if it was loaded, with the arguments after argv[script]. */
 static int run_chunk(lua_State *L, int loaded, int argc, char **argv, int script) {
   if (loaded != 0) return report(L, loaded);
@@ -418,6 +434,7 @@ static int run_lines(lua_State *L, int argc, char **argv) {
   }
   for (int at = 2; at <= last; at += 2) {
     int loaded = luaL_loadbuffer(L, argv[at], strlen(argv[at]), "=(command line)");
+    if (loaded == LUA_ERRSYNTAX) explain_syntax(L, NULL, argv[at]);
     status = run_chunk(L, loaded, argc, argv, last);
     if (status != 0) return status;
   }
@@ -456,7 +473,9 @@ static int run(lua_State *L, int argc, char **argv) {
     return EXIT_FAILURE;
   }
   find_beside(L, first);
-  return run_chunk(L, luaL_loadfile(L, first), argc, argv, 1);
+  const int loaded = luaL_loadfile(L, first);
+  if (loaded == LUA_ERRSYNTAX) explain_syntax(L, first, NULL);
+  return run_chunk(L, loaded, argc, argv, 1);
 }
 
 /* ---- start ---- */

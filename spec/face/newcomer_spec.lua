@@ -346,6 +346,23 @@ describe("a line of Python at the prompt", function()
     end
   end)
 
+  it("is also answered in a script, up to two lines above the message's", function()
+    local located = require("moth.repl.python").located
+    local text = "local x = 1\nx += 1\n"
+    assert.is_truthy(located("(command line):2: m", nil, text):find("x = x + 1", 1, true))
+    assert.equal("(command line):1: m", located("(command line):1: m", nil, text))
+    if not launcher.program then return end
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write "local moth = require 'moth'\nfor i in range(10):\n  print(i)\nend\n"
+    file:close()
+    local pipe = io.popen(("'%s' %s 2>&1"):format(launcher.program, path))
+    local output = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    assert.is_truthy(output:find("%d: [^\n]* %(a loop is: for i = 1, 10 do ... end%)\n$"), output)
+  end)
+
   it("leaves errors of Lua as they are", function()
     for _, line in ipairs {"x = = 1", "if x == 1 y() end", "print('import x' 1)", "x = y.1",
                            "for i = 1, 3 print(i) end", "x = 'a += b' )", "-- x != y\nx = )"} do

@@ -1,4 +1,5 @@
---- python.lua -- hints for lines of Python at the prompt, loaded when an input is no Lua.
+--- python.lua -- hints for lines of Python, at the prompt and in scripts; loaded after a syntax
+-- error.
 
 local python = {}
 
@@ -29,6 +30,28 @@ function python.explained(message, text)
     for _, row in ipairs(LINES) do
       if (line .. " "):find(row[1]) then return ("%s (%s)"):format(message, row[2]) end
     end
+  end
+  return message
+end
+
+local ABOVE = 2 -- lines above that of the message: Lua may read on behind a line of Python
+
+--- The same for the lines of a program near the one that the message names.
+-- @param message  Lua's message, "train.lua:3: ..."
+-- @param path     the file, or nil
+-- @param text     the text, if there is no file
+function python.located(message, path, text)
+  local at = tonumber(message:match ":(%d+): ")
+  local file = path and io.open(path, "rb")
+  if file then
+    text = file:read "*a"
+    file:close()
+  end
+  local lines = {}
+  for line in ((text or "") .. "\n"):gmatch "(.-)\n" do lines[#lines + 1] = line end
+  for i = at or 0, math.max((at or 0) - ABOVE, 1), -1 do
+    local found = python.explained(message, lines[i] or "")
+    if found ~= message then return found end
   end
   return message
 end
