@@ -38,6 +38,8 @@ local ENV = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 MOTH_NUM_
   .. "OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 "
   .. "OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm_rsh_agent=false"
 
+ranks.environment = ENV -- settings of the launchers, for a shell
+
 --- The MPI launchers that are installed: {name, program}.
 function ranks.launchers()
   local list = {}
@@ -63,7 +65,7 @@ end
 
 --- Runs the claims of a file. @return claim -> "ok" or messages
 function ranks.run(file, program, n)
-  local text = ranks.output(program, n, "spec/support/ranks.lua " .. file)
+  local text = ranks.output(program, n, "spec/support/ranks.lua " .. file, 240)
   local results = {finished = text:find "@finished" ~= nil, text = text}
   for name, result in text:gmatch "@([^\t\n]*)\t([^\n]*)" do
     if result == "done" then results[name] = results[name] or "ok"

@@ -1,5 +1,9 @@
 --- launch.lua -- `moth run -n 4 train.lua`: runs a script in several processes, by mpirun.
 
+local ffi = require "ffi"
+
+ffi.cdef "int execvp(const char *file, char *const *argv);"
+
 local USAGE = [[
 moth run -n N [--mpirun PROGRAM] FILE.lua [ARGUMENTS]
   runs FILE.lua in N processes on this machine, by mpirun. The script calls
@@ -53,12 +57,19 @@ local function settings(n, processors)
     set("OMPI_MCA_mpi_yield_when_idle", "1")
   end
   set("MOTH_NUM_THREADS", tostring(math.max(1, math.floor(processors / n))))
-  return table.concat(list, " ")
+  return list
+end
+
+-- Replaces this process by a program, so that signals to it reach mpirun. Returns only if it fails.
+local function replace_by(words)
+  local argv = ffi.new(("const char *[%d]"):format(#words + 1), words)
+  ffi.C.execvp(words[1], ffi.cast("char *const *", argv))
+  return fail("cannot start " .. words[1])
 end
 
 --- @param launcher  a table; its field `program` is the path of ./moth
 -- @param words     the command line after `run`
--- @return the exit status
+-- @return the exit status, if the processes were not started
 return function(launcher, words)
   local n, program, script = read(words)
   if not n or n < 1 or n % 1 ~= 0 or not script[1] then
@@ -69,11 +80,12 @@ return function(launcher, words)
   if not succeeds("command -v " .. quoted(program)) then
     return fail(program .. " is not installed: apt-get install openmpi-bin, or mpich")
   end
-  local processors = tonumber(output "nproc") or 1
-  local line = {"env", settings(n, processors), quoted(program), "-n", tostring(n),
-                quoted(launcher.program)}
-  for _, word in ipairs(script) do line[#line + 1] = quoted(word) end
-  local status = os.execute("exec " .. table.concat(line, " "))
-  if type(status) ~= "number" then return status and 0 or 1 end
-  return status > 255 and math.floor(status / 256) or status -- as wait() reports it
+  local line = {"env"}
+  for _, setting in ipairs(settings(n, tonumber(output "nproc") or 1)) do
+    line[#line + 1] = setting
+  end
+  for _, word in ipairs {program, "-n", tostring(n), launcher.program, unpack(script)} do
+    line[#line + 1] = word
+  end
+  return replace_by(line)
 end
