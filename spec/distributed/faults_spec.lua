@@ -136,6 +136,20 @@ describe("moth.distributed", function()
     assert.truthy(output:find("the parent goes on", 1, true), output)
   end)
 
+  it("raises if the launcher has started several processes, and MPI finds one", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local path = script 'require("moth").distributed.init_process_group() print "not reached"'
+    for _, name in ipairs {"SLURM_STEP_NUM_TASKS", "PMI_SIZE"} do
+      local pipe = io.popen(("%s MOTH_MPI=%s %s=4 %s %s 2>&1"):format(ranks.environment,
+        os.getenv "MOTH_MPI" or "", name, launcher.program, path))
+      local output = pipe:read "*a"
+      pipe:close()
+      assert.truthy(output:find("the launcher has started 4 processes (" .. name, 1, true), output)
+      assert.falsy(output:find("not reached", 1, true))
+    end
+    os.remove(path)
+  end)
+
   it("./moth run starts the processes", function()
     local launcher = debug.getregistry()["moth.launcher"]
     local path = script [[

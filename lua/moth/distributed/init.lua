@@ -30,6 +30,24 @@ local BACKENDS = {"mpi", "nccl"}
 local GROUP = {"any", "group", "processes that take part; default: all", optional = true}
 local ASYNC = {"bool", "async_op", "return a Work at once?", default = false}
 
+-- Variables in which launchers write the number of processes: Open MPI, MPICH and its like, srun.
+local SIZES = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
+
+-- Raises if a launcher has started several processes, and MPI finds only this one.
+local function check_size(size)
+  for _, name in ipairs(SIZES) do
+    local started = tonumber(os.getenv(name) or "")
+    if started and started > 1 and size == 1 then
+      local version = dist.get_version()
+      dist.destroy_process_group()
+      errors.raise(("init_process_group: the launcher has started %d processes (%s), but %s finds "
+        .. "one: start them with its own mpirun, or srun --mpi=pmix; or name the library of the "
+        .. "launcher in MOTH_MPI"):format(started, name, version), "E_STATE")
+    end
+    if started then return end
+  end
+end
+
 --- moth.distributed.init_process_group{backend, timeout}: joins the processes of this run.
 dist.init_process_group = define {
   name = "init_process_group",
@@ -53,6 +71,7 @@ dist.init_process_group = define {
     groups.set {rank = rank[0], size = size[0], backend = backend, timeout = timeout,
       world = groups.new(0, ranks)}
     lib.anchor.finish = dist.finish
+    check_size(size[0])
   end,
 }
 
@@ -69,7 +88,9 @@ dist.destroy_process_group = define {
       lib.check(C.moth_group_free(ctx, group.index), "destroy_process_group")
       return
     end
-    current "destroy_process_group"
+    local s = current "destroy_process_group"
+    -- MPI_Finalize would wait without a limit, and without an answer to the others' questions.
+    if s.size > 1 then start("destroy_process_group", "BARRIER", s.world) end
     lib.check(C.moth_mpi_close(ctx), "destroy_process_group")
     groups.set(nil)
     lib.anchor.finish = nil
@@ -441,7 +462,7 @@ function dist.finish(failed)
   C.moth_mpi_abort(ctx, 1)
 end
 
-local rows = {optim = {"moth.distributed.optim"}}
+local rows = {optim = {"moth.distributed.optim"}, algorithms = {"moth.distributed.algorithms"}}
 lazy.from(rows, "moth.distributed.objects",
   "broadcast_object_list all_gather_object gather_object scatter_object_list")
 return (lazy.namespace("moth.distributed", dist, rows))
