@@ -141,6 +141,31 @@ return {
     assert(#state.partitions == n)
     made[2]:load_state_dict(state)
   end},
+  {"PeriodicModelAverager averages the parameters of all processes now and then", function(rank, n)
+    local averagers = dist.algorithms.model_averaging.averagers
+    local net = nn.Sequential(nn.Linear(3, 2), nn.Linear(600, 600))
+    net[1].bias:requires_grad_(false)
+    local averager = averagers.PeriodicModelAverager(2, {warmup_steps = 1})
+    local mean = (n - 1) / 2
+    for step = 0, 4 do
+      moth.no_grad(function()
+        for _, p in ipairs(net:parameters()) do p:fill_(rank) end
+      end)
+      averager:average_parameters(step < 3 and net:parameters() or {{params = net:parameters()}})
+      local want = step % 2 == 1 and mean or rank
+      assert(moth.equal(net[1].weight, moth.full({2, 3}, want)), step)
+      assert(moth.equal(net[2].weight, moth.full({600, 600}, want)), step)
+      assert(moth.equal(net[1].bias, moth.full({2}, rank)), "a frozen parameter has changed")
+    end
+    local p = {moth.full({3}, rank, {dtype = moth.float64}), moth.full({2, 3}, rank):t(),
+               moth.full({4}, rank, {dtype = moth.bfloat16})}
+    dist.algorithms.model_averaging.utils.average_parameters(p)
+    for _, x in ipairs(p) do assert(x:eq(mean):all():item()) end
+    local ok, problem = pcall(averagers.PeriodicModelAverager, 0)
+    assert(not ok and problem:find "'period' to 'PeriodicModelAverager'", problem)
+    ok, problem = pcall(averager.average_parameters, averager, {1})
+    assert(not ok and problem:find "'params' to 'average_parameters'", problem)
+  end},
   {"gradients accumulate without messages in no_sync", function(rank, n)
     local net = DDP(nn.Linear(2, 1))
     local x = moth.full({1, 2}, rank + 1)

@@ -19,7 +19,7 @@ return {["moth.distributed"] = {
   ["*Store c10d_logger Logger logging_handlers remote_device is_torchelastic_launched "
     .. "get_node_local_rank"] = LAUNCHER,
   ["Dist*Error QueueEmptyError"] = MESSAGE,
-  ["fsdp tensor pipelining checkpoint algorithms DeviceMesh device_mesh init_device_mesh "
+  ["fsdp tensor pipelining checkpoint DeviceMesh device_mesh init_device_mesh "
     .. "Reducer GradBucket"] = WHOLE_NET,
   ["rpc autograd nn recv_object_list send_object_list"] = OBJECTS,
   ["group GroupMember GroupName get_pg_count new_subgroups new_subgroups_by_enumeration "
@@ -32,6 +32,12 @@ return {["moth.distributed"] = {
   all_gather_single = "it is moth.distributed.all_gather_into_tensor",
   reduce_scatter_single = "it is moth.distributed.reduce_scatter_tensor",
   reduce_op = "it is moth.distributed.ReduceOp",
+}, ["moth.distributed.algorithms"] = {
+  ["*"] = "moth.distributed.algorithms.model_averaging averages parameters; all processes run the "
+    .. "same number of backward passes",
+}, ["moth.distributed.algorithms.model_averaging.utils"] = {
+  ["get_params_to_average average_parameters_or_parameter_groups"] = "average_parameters takes a "
+    .. "list of parameters or param_groups",
 }, ["moth.distributed.optim"] = {
   ["*"] = "moth.distributed.optim.ZeroRedundancyOptimizer divides the optimizer's state among "
     .. "the processes",
