@@ -56,7 +56,7 @@ describe("each example", function()
                  ["12_word2vec.lua"] = true, ["13_detection.lua"] = true,
                  ["14_transfer.lua"] = true, ["15_digits.lua"] = true,
                  ["16_keywords.lua"] = true, ["17_text.lua"] = true, ["18_filter.lua"] = true,
-                 ["19_distributed.lua"] = true}
+                 ["19_distributed.lua"] = true, ["20_actors.lua"] = true}
 
   for _, name in ipairs(names()) do
     it(name .. " has a claim below, is short, has a header, and ends with assertions", function()
@@ -320,5 +320,13 @@ describe("example", function()
     end
     has(run("examples/19_distributed.lua", "--data", "/none", "--samples", "1000"),
       "epoch 1  train loss %d", "1 process: accuracy %d+%.%d+ %%, equal nets")
+  end)
+
+  it("20 balances the pole in one process, or names the package of MPI", function()
+    if not require("moth").distributed.is_available() then
+      pending "no MPI is installed"
+      return
+    end
+    has(run("examples/20_actors.lua", "--goal", "100"), "1 actor: at best %d+ steps a round")
   end)
 end)
