@@ -3,10 +3,10 @@
 --
 -- The gradients are reduced in units. A large parameter is a unit by itself, and its .grad is
 -- reduced in place. Small parameters of one dtype share a unit, a bucket: their gradients are
--- copied into one flat tensor. A backward pass computes the gradients about in the reverse order of
--- the parameters, so units are in the order of their last gradient. A unit is reduced as soon as
--- its gradients and all units before it are ready, so that all processes reduce them in the same
--- order.
+-- copied into one flat tensor. Units are in the order in which a backward pass completes them: at
+-- first the reverse order of the parameters, after the first pass the order that rank 0 observed. A
+-- unit is reduced as soon as its gradients and all units before it are ready, so that all processes
+-- reduce them in the same order.
 
 local autograd = require "moth.autograd"
 local define = require "moth.binding.define"
@@ -34,28 +34,35 @@ DDP.signature = define.signature("DistributedDataParallel", {
     default = true},
   {"bool", "gradient_as_bucket_view", "let .grad be a view of the bucket? It saves a copy",
     default = false},
+  {"bool", "static_graph", "does each pass use the same parameters? Those that the first pass leaves "
+    .. "out are left out later", default = false},
 })
 
 -- ---- units ----
 
--- Splits the parameters into units, in the order in which they will be ready.
-local function plan(params, capacity)
+-- Splits parameters into units. The list has the order in which their gradients arrive.
+local function plan(list, capacity)
   local units, open = {}, {} -- open: dtype -> a bucket that is not full
-  for i = #params, 1, -1 do
-    local p = params[i]
+  for i, p in ipairs(list) do
     if p.nbytes >= LARGE then
-      units[#units + 1] = {p, last = -i}
+      units[#units + 1] = {p, last = i}
     else
       local bucket = open[p.dtype]
       if not bucket or bucket.bytes + p.nbytes > bucket.capacity then
         bucket = {bytes = 0, capacity = next(open) and capacity or math.min(capacity, FIRST_BYTES)}
         units[#units + 1], open[p.dtype] = bucket, bucket
       end
-      bucket[#bucket + 1], bucket.bytes, bucket.last = p, bucket.bytes + p.nbytes, -i
+      bucket[#bucket + 1], bucket.bytes, bucket.last = p, bucket.bytes + p.nbytes, i
     end
   end
   table.sort(units, function(a, b) return a.last < b.last end)
   return units
+end
+
+local function reversed(list)
+  local result = {}
+  for i = #list, 1, -1 do result[#result + 1] = list[i] end
+  return result
 end
 
 -- The flat tensor of a bucket, and its views with the shapes of the parameters.
@@ -121,9 +128,38 @@ local function start_ready(self)
   end
 end
 
+-- Makes the units. list: the parameters that are reduced, in the order of their gradients.
+local function set_units(self, list)
+  local units, unit_of = plan(list, self._capacity), {}
+  for _, unit in ipairs(units) do
+    if #unit > 1 then make_flat(unit) end
+    unit.is_grad = self._as_view and unit.flat ~= nil
+    for _, p in ipairs(unit) do unit_of[p] = unit end
+  end
+  self._units, self._unit_of = units, unit_of
+end
+
+-- After the first pass: the units follow the order in which rank 0 got its gradients.
+local function order_units(self, used)
+  local order, place = moth.zeros({#self._params}, {dtype = moth.int32}), {}
+  for i, p in ipairs(self._arrivals) do place[p] = i end
+  for i, p in ipairs(self._params) do order[i] = place[p] or 2 * #self._params - i end
+  dist.broadcast(order, self._group.ranks[1], self._group)
+  local list = {}
+  order = order:tolist()
+  for i, p in ipairs(self._params) do
+    if not used or used[i] > 0 then list[#list + 1] = p end
+    place[p] = order[i]
+  end
+  table.sort(list, function(a, b) return place[a] < place[b] end)
+  set_units(self, list)
+  self._arrivals = false
+end
+
 local function reset(self)
   for _, unit in ipairs(self._units) do unit.left, unit.work = #unit, nil end
   self._next, self._seen, self._active = 1, {}, false
+  if self._arrivals then self._arrivals = {} end
 end
 
 -- Which parameters got a gradient in some process?
@@ -139,7 +175,7 @@ end
 local function missing_names(self)
   local names = {}
   for _, p in ipairs(self._params) do
-    if not self._seen[p] and #names < 8 then names[#names + 1] = self._names[p] end
+    if self._unit_of[p] and not self._seen[p] and #names < 8 then names[#names + 1] = self._names[p] end
   end
   return table.concat(names, ", ")
 end
@@ -175,12 +211,22 @@ local function finish(self)
       end
     end
   end
+  if self._arrivals and not (lib.capture or lib.verifying) then
+    order_units(self, self._static and used)
+    if self._static then self._find_unused = false end
+  end
   reset(self)
 end
 
 -- The gradient of p is complete.
 local function arrived(self, p)
   if not self._sync or self._seen[p] then return end
+  local unit = self._unit_of[p]
+  if not unit then
+    errors.raise("DistributedDataParallel: " .. self._names[p] .. " got a gradient, and the first "
+      .. "pass left it out; static_graph = true is for passes that use the same parameters",
+      "E_STATE")
+  end
   if not self._active then
     self._active = true
     autograd.at_end(function() if self._active then moth.no_grad(finish, self) end end)
@@ -190,14 +236,15 @@ local function arrived(self, p)
       .. " cannot be reduced; use a layer with sparse = false", "E_UNSUPPORTED")
   end
   self._seen[p] = true
-  local unit = self._unit_of[p]
+  if self._arrivals then table.insert(self._arrivals, p) end
   unit.left = unit.left - 1
   if unit.left == 0 then start_ready(self) end
 end
 
 -- ---- the module ----
 
-local HIDDEN = {"_group", "_units", "_unit_of", "_params", "_names", "_seen", "_handles"}
+local HIDDEN = {"_group", "_units", "_unit_of", "_params", "_names", "_seen", "_handles",
+  "_arrivals"}
 
 --- Wraps a net for training by several processes, as torch.nn.parallel.DistributedDataParallel:
 -- each process computes the loss of its own samples, and backward averages the gradients.
@@ -207,34 +254,30 @@ local HIDDEN = {"_group", "_units", "_unit_of", "_params", "_names", "_seen", "_
 --
 -- The net is net.module. Parameters that need no gradient are left out. Every process must run
 -- the same number of backward passes.
-function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, as_view)
+function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, as_view, static)
   if not moth.nn.isinstance(module, Module) then
     errors.refuse("DistributedDataParallel", "module", "a module is needed", module, "E_TYPE")
   end
   group = require("moth.distributed.group").of("DistributedDataParallel", group)
   self.module = module
-  local params, names, unit_of = {}, {}, {}
+  local params, names, handles = {}, {}, {}
   for name, p in module:named_parameters() do
     if p.requires_grad then params[#params + 1], names[p] = p, name end
   end
   if #params == 0 then
     errors.argument("DistributedDataParallel", "module", "no parameter needs a gradient", "E_ARG")
   end
-  local units, handles = plan(params, bucket_cap_mb * 2 ^ 20), {}
-  for _, unit in ipairs(units) do
-    if #unit > 1 then make_flat(unit) end
-    unit.is_grad = as_view and unit.flat ~= nil
-    for _, p in ipairs(unit) do
-      unit_of[p] = unit
-      handles[#handles + 1] = p:register_post_accumulate_grad_hook(function(x) arrived(self, x) end)
-    end
+  for i, p in ipairs(params) do
+    handles[i] = p:register_post_accumulate_grad_hook(function(x) arrived(self, x) end)
   end
   for _, key in ipairs(HIDDEN) do rawset(self, key, false) end
-  self._group, self._units, self._unit_of, self._params, self._names, self._handles =
-    group, units, unit_of, params, names, handles
-  rawset(self, "_find_unused", find_unused)
-  rawset(self, "_broadcast", broadcast_buffers)
-  rawset(self, "_sync", true)
+  self._group, self._params, self._names, self._handles = group, params, names, handles
+  for key, value in pairs {_find_unused = find_unused or static, _static = static,
+                           _broadcast = broadcast_buffers, _sync = true, _as_view = as_view,
+                           _capacity = bucket_cap_mb * 2 ^ 20, _arrivals = {}} do
+    rawset(self, key, value)
+  end
+  set_units(self, reversed(params))
   reset(self)
   broadcast_all(module:parameters(), group)
   broadcast_all(module:buffers(), group)

@@ -188,6 +188,41 @@ return {
     local ok, problem = pcall(function() net(moth.randn(4, 2), "a"):sum():backward() end)
     assert(not ok and tostring(problem):find "no gradient of b.weight", problem)
   end},
+  {"after the first pass the units follow the order in which gradients arrive", function(rank)
+    local Net = nn.class("Net", nn.Module)
+    function Net:init()
+      for _, name in ipairs {"late", "early"} do self[name] = nn.Linear(600, 600) end
+    end
+    function Net:forward(x) return self.late(self.early(x)) end
+    local net, started = DDP(Net()), {}
+    local alone = Net()
+    alone:load_state_dict(net.module:state_dict())
+    for k = 1, 3 do
+      local x = moth.randn(2, 600)
+      local h = net.module.early(x + rank)
+      h:register_hook(function() started[k] = net._next > 1 end)
+      net.module.late(h):sum():backward()
+      alone(x + rank):sum():backward()
+    end
+    assert(not started[1] and started[2] and started[3])
+    for i, p in ipairs(alone:parameters()) do
+      dist.all_reduce(p.grad, "mean")
+      assert(moth.allclose(p.grad, net:parameters()[i].grad, 1e-4, 1e-4))
+    end
+  end},
+  {"a static graph leaves out what the first pass left out", function(rank)
+    local Net = nn.class("Net", nn.Module)
+    function Net:init()
+      for _, name in ipairs {"a", "b", "c"} do self[name] = nn.Linear(2, 2) end
+    end
+    function Net:forward(x, name) return self[name](x) end
+    local net = DDP(Net(), {static_graph = true})
+    for _ = 1, 2 do net(moth.randn(4, 2), "a"):sum():backward() end
+    assert(net.module.a.weight.grad ~= nil and net.module.b.weight.grad == nil)
+    local ok, problem = pcall(function() net(moth.randn(4, 2), "b"):sum():backward() end)
+    assert(not ok and tostring(problem):find "first pass left it out", problem)
+    assert(rank >= 0)
+  end},
   {"the processes begin with the parameters and buffers of rank 0", function(rank, n)
     moth.manual_seed(rank)
     local net = DDP(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
