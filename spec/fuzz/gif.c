@@ -25,10 +25,7 @@ int moth_fail(moth_ctx *ctx, int code, const char *arg, const char *format, ...)
   (void)ctx, (void)arg, (void)format;
   return code;
 }
-int moth_fail_null(moth_ctx *ctx) {
-  (void)ctx;
-  return MOTH_E_ARG;
-}
+void moth_fail_need(moth_ctx *ctx) { (void)ctx; }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const moth_text bytes = {(const char *)data, size};
