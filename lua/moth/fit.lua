@@ -318,7 +318,7 @@ local function run_epochs(run)
   end
 end
 
--- ---- what a checkpoint file has ----
+-- ---- checkpoint files ----
 
 local function numbers_in(results)
   local numbers = {}

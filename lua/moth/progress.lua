@@ -251,7 +251,7 @@ end
 
 -- ---- values and texts ----
 
-local READ_EVERY = 0.1 -- seconds: more values of a tensor cannot be seen
+local READ_EVERY = 0.1 -- seconds between two reads of a tensor: the line is not redrawn more often
 
 --- Shows values behind the rate: `bar:set_postfix{loss = loss, acc = "81 %"}`. A tensor of one
 -- element is read at most ten times a second, since reading waits for a GPU.

@@ -1,4 +1,4 @@
---- history.lua -- what moth.fit returns: the values of each epoch.
+--- history.lua -- the result of moth.fit: the values of each epoch.
 --
 --     local history = moth.fit{...}
 --     print(history)                      -- a table

@@ -1,4 +1,4 @@
---- init.lua -- moth.callbacks: what moth.fit calls between the lines of its loop.
+--- init.lua -- moth.callbacks: objects and functions that moth.fit calls during a run.
 --
 -- A callback is an object with some of the methods of moth.callbacks.Callback; a subclass of it, or
 -- a plain table. A function is called at the end of each epoch.

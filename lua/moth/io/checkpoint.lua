@@ -96,7 +96,7 @@ end
 
 local put_value
 
--- A value under a key: `part` is the key's part of the tensor's name.
+-- Packs a value that is stored under a key. part: the text for the key in names of tensors.
 local function put_under(state, key, part, value)
   local path, names = state.path, state.names_path
   path[#path + 1], names[#names + 1] = key, part

@@ -40,7 +40,7 @@ local function paeth(left, up, corner)
   return (y:to(moth.uint8))
 end
 
--- What the filters 1 to 4 predict for the values after the first row and column of `padded`.
+-- The predictions of the filters 1 to 4 for the values after the first row and column of `padded`.
 local function predictions(padded, h, n, c)
   local above, left = padded:narrow(1, 1, h), padded:narrow(1, 2, h):narrow(2, 1, n)
   local up = above:narrow(2, c + 1, n)

@@ -16,7 +16,7 @@ local WAIT = 1 -- seconds
 
 local QUERY = "\27_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\27\\\27[c"
 
---- What an answer of the terminal means: "kitty", "sixel" or "none".
+--- The protocol that an answer of the terminal reports: "kitty", "sixel" or "none".
 function graphics.meaning(answer)
   if not answer then return "none" end
   if answer:find("_Gi=31;OK", 1, true) then return "kitty" end

@@ -145,7 +145,7 @@ image.save_image = define {
 
 -- ---- drawing ----
 
-local FILL_ALPHA = 100 -- of 255, as torchvision
+local FILL_ALPHA = 100 -- from 0 to 255; torchvision's value
 
 -- Checks a picture to draw on. @return uint8 (3, height, width), another tensor
 local function canvas_of(x, fname, gray)
@@ -199,7 +199,7 @@ local function draw_box(canvas, box, color, width, fill)
   end
 end
 
--- uint8 of 0 to 255, as torchvision's to_dtype(uint8, scale = true).
+-- Converts to uint8 from 0 to 255, as torchvision's to_dtype(uint8, scale = true).
 local function bytes_of(x)
   local uint8 = require("moth").uint8
   if x.dtype == uint8 then return x:clone() end

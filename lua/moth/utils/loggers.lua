@@ -50,7 +50,7 @@ local function json_object(keys, values)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- ---- what both loggers do ----
+-- ---- methods of both loggers ----
 
 local Logger = class("Logger")
 
@@ -227,7 +227,7 @@ function Logger:add_histogram(...)
 end
 define.takes(Logger.add_histogram, parse_histogram)
 
--- What text cannot hold is ignored.
+-- Calls for pictures, sounds and curves do nothing.
 for _, name in ipairs {"add_image", "add_images", "add_image_with_boxes",
   "add_audio", "add_figure", "add_graph",
   "add_embedding", "add_pr_curve", "add_pr_curve_raw", "add_histogram_raw",

@@ -27,8 +27,8 @@ end
 
 local function nothing() end
 
--- Runs f without gradients, with all modules in evaluation mode; restores the modes. A module with
--- a hook runs by itself: Sequential joins others with a ReLU after them.
+-- Runs f without gradients, with all modules in evaluation mode; restores the modes. Each module
+-- gets a hook: without hooks Sequential fuses a module and the ReLU after it.
 local function in_eval(model, f)
   local modes, hooks = {}, {}
   for _, module in ipairs(model:modules()) do

@@ -1,4 +1,4 @@
---- pixels.lua -- what the picture formats share: the limit of pixels, modes, orientation.
+--- pixels.lua -- functions for all picture formats: the limit of pixels, modes, orientation.
 --
 -- A codec fills a uint8 tensor (height, width, channels) and passes it to pixels.finish, which
 -- returns a view (channels, height, width) of the wanted mode.

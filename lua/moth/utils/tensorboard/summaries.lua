@@ -106,7 +106,7 @@ end
 
 -- ---- precision-recall curves ----
 
-local MOST_THRESHOLDS = 127 -- as PyTorch, whose message fails above
+local MOST_THRESHOLDS = 127 -- PyTorch raises above it
 
 --- The value of six vectors of equal length: tp, fp, tn, fn, precision, recall.
 function summaries.pr_curve_raw(tag, vectors, thresholds)
