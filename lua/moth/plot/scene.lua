@@ -1,6 +1,6 @@
 --- scene.lua -- the contents of a plot, without the size and the pixels of an output: marks in a
--- square from (0, 0) at the lower left to (1, 1), ticks, names. vector.lua draws it for SVG and PNG,
--- terminal.lua as text.
+-- square from (0, 0) at the lower left to (1, 1), ticks, names. vector.lua draws it for SVG and
+-- PNG, terminal.lua as text.
 --
 -- A mark is one of
 --   {kind = "line", series = i, paths = {{x, y, x, y, ...}, ...}}
