@@ -44,7 +44,29 @@ function ops.take(g, a)
   return g:Gather(g:Reshape(a.input, g:ints { -1}), a.index, {axis = 0})
 end
 
-function ops.take_along_dim(g, a) return g:GatherElements(a.input, a.indices, {axis = a.dim}) end
+-- Expands x to the sizes of y in all dimensions but one, as broadcasting does.
+local function widened(g, x, y, dim)
+  local sizes, changed = {unpack(x.shapes[1])}, false
+  for d, n in ipairs(sizes) do
+    local other = y.shapes[1][d]
+    if d ~= dim + 1 and n ~= other and n == 1 then sizes[d], changed = other, true end
+  end
+  if not changed then return x end
+  if g:varies(x.shapes) or g:varies(y.shapes) then
+    g:refuse "sizes that are broadcast cannot depend on a dynamic axis"
+  end
+  return g:Expand(x, g:ints(sizes))
+end
+
+function ops.take_along_dim(g, a)
+  if not a.dim then
+    local flat = g:ints { -1}
+    return g:GatherElements(g:Reshape(a.input, flat), g:Reshape(a.indices, flat), {axis = 0})
+  end
+  local dim = a.dim < 0 and a.dim + ndim(a.input) or a.dim
+  return g:GatherElements(widened(g, a.input, a.indices, dim),
+    widened(g, a.indices, a.input, dim), {axis = dim})
+end
 
 -- Returns the part of src that is read for positions of this shape: it starts at 0 in each
 -- dimension.
@@ -117,6 +139,7 @@ end
 -- Expands positions in one dimension to a position for each element of `shaped`, a name.
 local function along(g, index, dim, rank, shaped)
   local axes = {}
+  if dim < 0 then dim = dim + rank end
   for d = 0, rank - 1 do
     if d ~= dim then axes[#axes + 1] = d end
   end
@@ -195,12 +218,21 @@ local function joint_shapes(g, a)
   return shapes
 end
 
+-- Positions below 0 count from the end, here and in ONNX; the conversion to positions from 0 has
+-- subtracted 1 from them too.
+local function from_the_end(g, x)
+  if not x.dynamic then return x end
+  local below = g:Less(x, g:constant(0, I64))
+  return g:Add(x, g:Cast(below, {to = proto.types[I64]}))
+end
+
 -- Returns the positions as one operand; its last dimension is the indexed dimension.
 local function joint_positions(g, a, taken, shapes)
   local list = {}
   for k, d in ipairs(taken) do
-    local x = a.indices[d + 1]
-    if g:varies(shapes) or table.concat(x.shapes[1], ",") ~= table.concat(shapes[1], ",") then
+    local index = a.indices[d + 1]
+    local x = from_the_end(g, index)
+    if g:varies(shapes) or table.concat(index.shapes[1], ",") ~= table.concat(shapes[1], ",") then
       x = g:Expand(x, g:sizes_of(shapes, "a number of positions"))
     end
     list[k] = g:Unsqueeze(x, g:ints { -1})
@@ -250,7 +282,9 @@ function ops.index(g, a)
     g:refuse "the number of elements depends on the mask; use where or masked_select"
   end
   local taken, rest, adjacent = indexed_dims(a, ndim(a.input))
-  if #taken == 1 then return g:Gather(a.input, a.indices[taken[1] + 1], {axis = taken[1]}) end
+  if #taken == 1 then
+    return g:Gather(a.input, from_the_end(g, a.indices[taken[1] + 1]), {axis = taken[1]})
+  end
   local shapes = joint_shapes(g, a)
   local x = permuted(g, a.input, joined(taken, rest))
   local y = g:GatherND(x, joint_positions(g, a, taken, shapes))
@@ -311,8 +345,9 @@ function ops.one_hot(g, a, c)
 end
 
 function ops.masked_select(g, a)
-  local mask = g:Expand(a.mask, g:Shape(a.input))
-  return g:Compress(g:Reshape(a.input, g:ints { -1}), g:Reshape(mask, g:ints { -1}))
+  local x = g:Expand(a.input, g:Shape(a.mask)) -- both are broadcast
+  local mask = g:Expand(a.mask, g:Shape(x))
+  return g:Compress(g:Reshape(x, g:ints { -1}), g:Reshape(mask, g:ints { -1}))
 end
 
 function ops.nonzero(g, a)
