@@ -34,8 +34,8 @@ DDP.signature = define.signature("DistributedDataParallel", {
     default = true},
   {"bool", "gradient_as_bucket_view", "let .grad be a view of the bucket? It saves a copy",
     default = false},
-  {"bool", "static_graph", "does each pass use the same parameters? Those that the first pass leaves "
-    .. "out are left out later", default = false},
+  {"bool", "static_graph", "does each pass use the same parameters? Those that the first pass "
+    .. "leaves out are left out later", default = false},
 })
 
 -- ---- units ----
@@ -175,7 +175,9 @@ end
 local function missing_names(self)
   local names = {}
   for _, p in ipairs(self._params) do
-    if self._unit_of[p] and not self._seen[p] and #names < 8 then names[#names + 1] = self._names[p] end
+    if self._unit_of[p] and not self._seen[p] and #names < 8 then
+      names[#names + 1] = self._names[p]
+    end
   end
   return table.concat(names, ", ")
 end
