@@ -124,6 +124,7 @@ function crew.start(job, first, last)
   local moth = require "moth"
   drop_left()
   job.dtype, job.limit = moth.get_default_dtype(), moth.memory().limit_bytes
+  job.processes = {require("moth.data.workers").ranks()}
   local h = start(job, first, last - first + 1)
   C.moth_keep_always(ctx, h)
   local self = {handle = h, number = 0, message = ffi.new("moth_message"),

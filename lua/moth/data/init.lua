@@ -13,7 +13,7 @@ lazy.from(rows, "moth.data.sampler", "Sampler SequentialSampler RandomSampler Su
   .. "WeightedRandomSampler BatchSampler DistributedSampler")
 lazy.from(rows, "moth.data.loader", "DataLoader default_collate")
 lazy.from(rows, "moth.data.source", "source")
-lazy.from(rows, "moth.data.workers", "get_worker_info")
+lazy.from(rows, "moth.data.workers", "get_worker_info get_shard_info")
 lazy.from(rows, "moth.data.idx", "idx mnist")
 lazy.from(rows, "moth.data.csv", "csv")
 lazy.from(rows, "moth.data.json_lines", "JSONLines write_json_lines")

@@ -40,6 +40,14 @@ function IterableDataset:__tostring()
   return class.typename(self)
 end
 
+--- A stream of every num_shards-th sample of this one, from number index on.
+-- @param num_shards  default: as many as there are processes and workers; each sample is then
+-- read once over all of them. Each still iterates over the whole stream
+-- @param index       from 0 to num_shards - 1
+function IterableDataset:shard(num_shards, index)
+  return (iterable.ShardDataset(self, num_shards, index))
+end
+
 --- Returns true if x is a stream: an IterableDataset, or an object with :iter() and without
 -- :get(i).
 function iterable.is(x)
@@ -98,6 +106,67 @@ function ChainDataset:iter()
     return check(step())
   end
   return advance
+end
+
+local ShardDataset = class("ShardDataset", IterableDataset)
+iterable.ShardDataset = ShardDataset
+
+function ShardDataset:init(dataset, num_shards, index)
+  if require("moth.data.source").is(dataset) then dataset = dataset() end
+  if lib.is_plain(num_shards) then
+    num_shards, index = num_shards.num_shards or num_shards[1], num_shards.index or num_shards[2]
+  end
+  if num_shards == nil and index == nil then
+    self.dataset = dataset
+    return
+  end
+  for name, value in pairs {num_shards = num_shards or false, index = index or false} do
+    if type(value) ~= "number" or value % 1 ~= 0 or value < (name == "index" and 0 or 1) then
+      errors.refuse("shard", name, "an integer is needed", value or nil, "E_DOMAIN")
+    end
+  end
+  if index >= num_shards then
+    errors.refuse("shard", "index", ("a number from 0 to %d is needed"):format(num_shards - 1),
+      index, "E_DOMAIN")
+  end
+  self.dataset, self.num_shards, self.index = dataset, num_shards, index
+end
+
+-- The first sample, from 1, and the step between samples.
+local function part_of(self)
+  if self.num_shards then return self.index + 1, self.num_shards end
+  local info = require("moth.data.workers").get_shard_info()
+  return info.id, info.num_shards
+end
+
+function ShardDataset:iter()
+  local step, first, every = self.dataset:iter(), part_of(self)
+  local skip = first - 1
+  return function()
+    for _ = 1, skip do
+      if step() == nil then return nil end
+    end
+    skip = every - 1
+    return step()
+  end
+end
+
+--- The number of samples of this process; of a stream without length: raises.
+function ShardDataset:len()
+  local n = iterable.length(self.dataset)
+  if not n then
+    errors.raise("ShardDataset has no length: its stream has no length", "E_TYPE")
+  end
+  local first, every = self.index, self.num_shards
+  if not every then first, every = require("moth.data.workers").ranks() end
+  return math.max(0, math.ceil((n - first) / every))
+end
+
+function ShardDataset:worker()
+  local source = require("moth.data.dataset").source_of(self.dataset)
+  if not source then return nil end
+  return require("moth.data.source").source("moth.data.iterable:ShardDataset", source,
+    self.num_shards, self.index)
 end
 
 -- The source for workers, as in dataset.lua; only for this class, not for subclasses.

@@ -121,12 +121,14 @@ DistributedSampler.signature = define.signature("DistributedSampler", {
   {"int", "seed", "of the order; the same in all processes", default = 0},
   {"bool", "drop_last", "leave out the last samples, so that all processes have the same "
     .. "number? Otherwise some samples occur twice", default = false},
+  {"bool", "even", "repeat samples so that all processes have the same number? false: each sample "
+    .. "occurs once, for validation", default = true},
 })
 
 --- The samples of one process: rank r of n gets every n-th position of an order that all processes
 -- share. Call sampler:set_epoch(epoch) before each epoch, or the order stays the same. As
 -- torch.utils.data.distributed.DistributedSampler; the shuffled orders are Moth's.
-function DistributedSampler:init(dataset, num_replicas, rank, shuffle, seed, drop_last)
+function DistributedSampler:init(dataset, num_replicas, rank, shuffle, seed, drop_last, even)
   local dist = (num_replicas == nil or rank == nil) and require("moth").distributed
   self.data_source = dataset
   self.num_replicas = num_replicas or dist.get_world_size()
@@ -137,6 +139,7 @@ function DistributedSampler:init(dataset, num_replicas, rank, shuffle, seed, dro
       "E_DOMAIN")
   end
   self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
+  self.even = even
 end
 
 --- Chooses the order of the next pass.
@@ -145,7 +148,8 @@ function DistributedSampler:set_epoch(epoch) self.epoch = epoch end
 
 function DistributedSampler:len()
   local n, replicas = length_of(self.data_source, "DistributedSampler"), self.num_replicas
-  return self.drop_last and math.floor(n / replicas) or math.ceil(n / replicas)
+  if self.drop_last then return math.floor(n / replicas) end
+  return math.ceil(self.even and n / replicas or (n - self.rank) / replicas)
 end
 
 function DistributedSampler:positions()

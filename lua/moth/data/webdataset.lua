@@ -242,7 +242,7 @@ end
 -- @param to_tuple  a list of endings, such as {"jpg;png", "cls"}: a sample is these values in order
 -- @param map       a function, or a data.source for workers: a sample is its results
 -- @param shard     {rank, count}: which part of the archives this process reads; rank counts from
--- 0, as in moth.distributed: {dist.get_rank(), dist.get_world_size()}
+-- 0. Default: with moth.distributed the part of this process; {0, 1}: all archives
 -- @param generator  for shuffling (default: the default generator)
 -- Raises E_FORMAT for broken archives, with the position.
 local WebDataset = class("WebDataset", iterable.IterableDataset)
@@ -259,8 +259,8 @@ WebDataset.signature = define.signature("WebDataset", {
     optional = true},
   {"any", "map", "a function of the sample, or a data.source: the sample is its results",
     optional = true},
-  {"any", "shard", "{rank, count}: the number of this process, from 0, and of processes",
-    optional = true},
+  {"any", "shard", "{rank, count}: the number of this process, from 0, and of processes; default: "
+    .. "as in moth.distributed", optional = true},
   {"any", "generator", "for shuffling, instead of the default generator", optional = true},
 })
 
@@ -288,21 +288,29 @@ local function check_functions(self)
   end
 end
 
+-- The rank, from 0, and the number of processes that share the archives.
+local function shard_of(self)
+  local rank, count = workers.ranks()
+  if self.shard then rank, count = self.shard[1], self.shard[2] end
+  if #self.paths < count then
+    refuse("shard", ("%d archives cannot be shared out to %d processes; shard = {0, 1} reads all "
+      .. "archives in each"):format(#self.paths, count))
+  end
+  return rank, count
+end
+
 function WebDataset:init(urls, shuffle, shardshuffle, decode, mode, to_tuple, map, shard, generator)
   self.decode, self.mode, self.to_tuple, self.map = decode, mode, to_tuple, map
-  self.shard, self.generator = shard, generator
+  self.shard, self.generator = shard or false, generator -- a field: shard is also a method
   if shuffle < 0 then
     errors.refuse("WebDataset", "shuffle", "a number from 0 on is needed", shuffle, "E_DOMAIN")
   end
-  check_shard(self.shard)
+  check_shard(shard)
   check_functions(self)
   self.paths, self.shuffle = paths_of(urls), shuffle
   self.shardshuffle = shardshuffle
   if shardshuffle == nil then self.shardshuffle = shuffle > 0 end
-  local count = self.shard and self.shard[2] or 1
-  if #self.paths < count then
-    refuse("shard", ("%d archives cannot be shared out to %d processes"):format(#self.paths, count))
-  end
+  shard_of(self)
 end
 
 -- The value of the first of several endings, "jpg;png", that the sample has.
@@ -327,8 +335,8 @@ local function finished(self, sample)
 end
 
 function WebDataset:iter()
-  local paths = self.paths
-  if self.shard then paths = share(paths, self.shard[1] + 1, self.shard[2]) end
+  local rank, count = shard_of(self)
+  local paths = share(self.paths, rank + 1, count)
   local info = workers.get_worker_info()
   if info then paths = share(paths, info.id, info.num_workers) end
   local random = random_numbers(self.generator)
@@ -350,7 +358,8 @@ function WebDataset:worker()
   end
   return sources.source("moth.data.webdataset:WebDataset", {urls = self.paths,
     shuffle = self.shuffle, shardshuffle = self.shardshuffle, decode = self.decode,
-    mode = self.mode, to_tuple = self.to_tuple, map = self.map, shard = self.shard})
+    mode = self.mode, to_tuple = self.to_tuple, map = self.map,
+    shard = self.shard or nil})
 end
 
 function WebDataset:__tostring()

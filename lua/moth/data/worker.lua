@@ -64,8 +64,8 @@ local function stream_maker(job, stream, join)
     local list = step()
     if info.num_workers > 1 and not workers.asked then
       errors.raise(("%s does not call data.get_worker_info(), so that each of %d workers would "
-        .. "return "
-        .. "all samples; skip the other workers' samples in :iter(), or use one worker"):format(
+        .. "return all samples; use stream:shard(), skip the other workers' samples in :iter() "
+        .. "(data.get_shard_info), or use one worker"):format(
         class.typename(stream) or "the stream", info.num_workers), "E_UNSUPPORTED")
     end
     if list == nil then return false end
@@ -148,6 +148,7 @@ local function run(text, tokens)
   local job = pack.read(text, list, #tokens)
   rawset(os, "exit", no_exit)
   info.id, info.num_workers, workers.info = job.id, job.num_workers, info
+  workers.processes = job.processes
   loader.untouched = setmetatable({}, {__mode = "k"})
   moth.set_default_dtype(job.dtype)
   if job.limit > 0 then moth.set_memory_limit(job.limit) end

@@ -8,7 +8,8 @@ local calls = require "moth.binding.calls"
 local seeds = require "moth.data.seeds"
 local sources = require "moth.data.source"
 
-local workers = {info = nil} -- info: set by worker.lua, in a worker's state
+-- Set by worker.lua in a worker's state: info, and processes, {rank, size} of the process group.
+local workers = {info = nil, processes = nil}
 
 --- In a worker of a DataLoader, returns a table with `id`, from 1 to `num_workers`; `num_workers`;
 -- `seed`, the seed of Moth's and of Lua's random numbers for the current batch; and `dataset`, this
@@ -21,6 +22,29 @@ local workers = {info = nil} -- info: set by worker.lua, in a worker's state
 function workers.get_worker_info()
   workers.asked = true
   return workers.info
+end
+
+--- The rank of this process, from 0, and the number of processes: 0 and 1 without a process group.
+function workers.ranks()
+  if workers.info then
+    if workers.processes then return workers.processes[1], workers.processes[2] end
+    return 0, 1
+  end
+  local groups = package.loaded["moth.distributed.group"]
+  local state = groups and groups.get()
+  if state then return state.rank, state.size end
+  return 0, 1
+end
+
+--- The part of a stream that this state reads: a table with `id`, from 1 to `num_shards`, and
+-- `num_shards`, the number of processes of moth.distributed times the number of workers. A stream
+-- that yields every num_shards-th sample from number id on yields each sample once over all
+-- processes and workers: for i = info.id, n, info.num_shards do.
+function workers.get_shard_info()
+  workers.asked = true
+  local rank, size = workers.ranks()
+  local info = workers.info or {id = 1, num_workers = 1}
+  return {id = rank * info.num_workers + info.id, num_shards = size * info.num_workers}
 end
 
 local function refuse(name, text, code) errors.argument("DataLoader", name, text, code) end

@@ -22,6 +22,7 @@ nn.ChannelShuffle nn.ChannelShuffle(2)(moth.randn(2, 6, 4))
 nn.MaxUnpool1d nn.MaxUnpool1d(2)(F.max_pool1d(moth.randn(2, 3, 8), 2, {return_indices = true}))
 nn.MaxUnpool2d nn.MaxUnpool2d(2)(F.max_pool2d(moth.randn(2, 3, 8, 8), 2, {return_indices = true}))
 nn.MaxUnpool3d nn.MaxUnpool3d(2)(F.max_pool3d(moth.randn(3, 8, 8, 8), 2, {return_indices = true}))
+moth.distributed.checkpoint.Slice moth.distributed.checkpoint.Slice(moth.ones(2), {6}, {3})
 data.DistributedSampler data.DistributedSampler(100, {num_replicas = 2, rank = 0})
 nn.SyncBatchNorm nn.SyncBatchNorm(6)(moth.randn(2, 6, 4))
 nn.LayerNorm nn.LayerNorm(6)(moth.randn(2, 6))
@@ -348,6 +349,16 @@ function Train:get(i)
   local info = data.get_worker_info()      -- nil with num_workers = 0
   return moth.rand(3, 8, 8), info and info.id or 0
 end]],
+  ["data.get_shard_info"] = [[
+local numbers = data.IterableDataset(function()
+  local info = data.get_shard_info()       -- of this process and worker
+  local i = info.id - info.num_shards
+  return function()
+    i = i + info.num_shards
+    if i <= 10 then return moth.tensor(i) end
+  end
+end)
+for batch in data.DataLoader(numbers, 4) do print(batch) end]],
   ["moth.autograd.Function"] = [[
 local Cube = nn.class("Cube", moth.autograd.Function)
 function Cube.forward(ctx, x)
