@@ -149,16 +149,43 @@ local function values_of(self, f, ...)
   return out
 end
 
+-- Adds up the states of all processes, once for each group.
+local function sync(self)
+  local done = {}
+  local wanted = package.loaded["moth.distributed.group"] and require("moth.metrics.sync").wanted
+  for _, group in ipairs(self._groups) do
+    if wanted and wanted(group[1]) then
+      group[1]:sync()
+      share(group)
+      for i = 2, #group do group[i]._unsynced = group[1]._unsynced end
+      done[#done + 1] = group
+    end
+  end
+  return done
+end
+
+local function unsynced(groups, ok, ...)
+  for _, group in ipairs(groups) do
+    group[1]:unsync()
+    share(group)
+    for i = 2, #group do group[i]._unsynced = nil end
+  end
+  if not ok then error((...), 0) end
+  return ...
+end
+
 --- The values of all batches since the last reset: a table of names and values. A metric with
--- several results has a list of them.
+-- several results has a list of them. As for a single metric they are those of all processes.
 function MetricCollection:compute()
-  return values_of(self, function(metric) return metric:compute() end)
+  local groups = sync(self)
+  local function compute(metric) return metric:compute() end
+  return unsynced(groups, pcall(values_of, self, compute))
 end
 
 local function batch_values(group, values, ...)
   group[1]:update(...)
   share(group)
-  for _, metric in ipairs(group) do values[metric] = one_of(metric:compute()) end
+  for _, metric in ipairs(group) do values[metric] = one_of(metric:compute(Metric._on_step)) end
 end
 
 --- Adds a batch and returns the values of this batch alone; collection(...) is the same.

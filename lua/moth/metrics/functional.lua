@@ -2,6 +2,7 @@
 -- torchmetrics.functional.
 
 local define = require "moth.binding.define"
+local Metric = require "moth.metrics.metric"
 local tasks = require "moth.metrics.tasks"
 
 local functional = {}
@@ -115,7 +116,7 @@ local function of_class(name, class_name, doc, rows, examples, preds, target)
       local Class = require("moth.metrics")[class_name]
       local metric = next(given) and Class(given) or Class()
       metric:update(a, b)
-      return metric:compute()
+      return metric:compute(Metric._on_step)
     end,
   }
 end

@@ -25,6 +25,9 @@ local Metric = class("Metric")
 
 Metric.higher_is_better = nil -- true or false where one direction is better
 Metric.is_differentiable = false
+Metric.sync_on_compute = true -- does compute add up the states of all processes?
+Metric.dist_sync_on_step = false -- does a call, metric(...), too?
+Metric.process_group = nil -- of these processes; default: all
 
 local RULES = {sum = true, mean = true, cat = true, max = true, min = true}
 
@@ -57,6 +60,10 @@ local function follow(self, ...)
 end
 
 local function run_update(self, body, ...)
+  if self._unsynced then
+    errors.raise(("%s: update was called between sync and unsync"):format(class.typename(self)),
+      "E_STATE")
+  end
   if self.update_count == 0 and self._device == nil then follow(self, ...) end
   autograd.no_grad(body, self, ...)
   if self._lists[1] then keep_lists(self) end
@@ -74,12 +81,30 @@ local function apart(self, first, ...)
   return first, apart(self, ...)
 end
 
-local function run_compute(self, body)
+local function value_of(self, body)
   if self.update_count == 0 then
     require("moth").warn(("%s: compute was called before update; the value is that of no data")
       :format(class.typename(self)))
   end
   return apart(self, autograd.no_grad(body, self))
+end
+
+local ON_STEP = {} -- an argument of compute: the value is that of one batch
+Metric._on_step = ON_STEP
+
+local function unsynced(self, ok, ...)
+  self:unsync()
+  if not ok then error((...), 0) end
+  return ...
+end
+
+local function run_compute(self, body, step)
+  if package.loaded["moth.distributed.group"]
+      and require("moth.metrics.sync").wanted(self, step == ON_STEP) then
+    self:sync()
+    return unsynced(self, pcall(value_of, self, body))
+  end
+  return value_of(self, body)
 end
 
 -- class -> {update =, compute =, ...}: methods that instances call instead of those of the class.
@@ -95,9 +120,9 @@ local function wrappers(own)
       if not class.isinstance(self, Metric) then errors.no_self("update", "metric") end
       run_update(self, update, ...)
     end,
-    compute = function(self)
+    compute = function(self, step)
       if not class.isinstance(self, Metric) then errors.no_self("compute", "metric") end
-      return run_compute(self, compute)
+      return run_compute(self, compute, step)
     end,
   }
   wrapped[own] = made
@@ -153,7 +178,9 @@ function Metric:update()
   class.abstract(self, "update", ":update(...)")
 end
 
---- The value of all batches since the last reset. A subclass defines it.
+--- The value of all batches since the last reset. A subclass defines it. When moth.distributed is
+-- initialized, the value is that of the batches of all processes, which all call compute; with
+-- metric.sync_on_compute = false it is that of this process.
 function Metric:compute()
   class.abstract(self, "compute", ":compute()")
 end
@@ -235,12 +262,13 @@ local function combine(rule, a, b, mine, theirs)
   return a
 end
 
--- Adds states to those of self.
+-- Adds states to those of self. A state that `other` lacks is unchanged.
 local function merge_states(self, other, theirs)
   local mine, states = self.update_count, self._state
   for _, name in ipairs(self._names) do
     local a, b = states[name], other[name]
-    if not self._defaults[name] then
+    if b == nil then -- luacheck: ignore 542
+    elseif not self._defaults[name] then
       for _, x in ipairs(b) do a[#a + 1] = x end
       self._kept[name] = #a
     elseif self.reductions[name] == "cat" then
@@ -274,10 +302,11 @@ end
 
 local function update_and_compute(self, ...)
   self:update(...)
-  return self:compute()
+  return self:compute(ON_STEP)
 end
 
---- Adds a batch and returns the value of this batch alone; metric(...) is the same.
+--- Adds a batch and returns the value of this batch alone; metric(...) is the same. With
+-- metric.dist_sync_on_step = true it is the value of the batches of all processes.
 function Metric:forward(...)
   return self:_apart(update_and_compute, self, ...)
 end
@@ -391,6 +420,47 @@ function Metric:merge(other)
 end
 
 Metric.merge_state = Metric.merge
+
+-- A copy of the states of one process, on the metric's device.
+local function received(self, states)
+  local out = {}
+  for _, name in ipairs(self._names) do
+    local value, default = states[name], self._defaults[name]
+    if value ~= nil then out[name] = imported(self, "sync", name, value) end
+    if value ~= nil and default then out[name] = keep(out[name]:clone()) end
+  end
+  return out
+end
+
+--- Replaces the states by those of all processes together, until unsync. compute calls it. All
+-- processes of the group call it.
+-- @param process_group  default: the field process_group, else all processes
+function Metric:sync(process_group)
+  if self._unsynced then
+    errors.raise(("%s: sync was called twice"):format(class.typename(self)), "E_STATE")
+  end
+  local all = require("moth.metrics.sync").gather(self._names, self._state, self.reductions,
+    self.update_count, process_group or self.process_group)
+  local before = {self._state, self.update_count, self._kept}
+  self._unsynced = before
+  local ok, problem = pcall(autograd.no_grad, function()
+    self._state, self.update_count, self._kept = received(self, all[1][1]), all[1][2], {}
+    for r = 2, #all do merge_states(self, received(self, all[r][1]), all[r][2]) end
+  end)
+  if ok then return end
+  self:unsync()
+  error(problem, 0)
+end
+
+--- Restores the states of this process after sync.
+function Metric:unsync()
+  local before = self._unsynced
+  if not before then
+    errors.raise(("%s: unsync was called without sync"):format(class.typename(self)), "E_STATE")
+  end
+  self._unsynced = nil
+  self._state, self.update_count, self._kept = before[1], before[2], before[3]
+end
 
 --- Moves the states to a device.
 -- @return the metric

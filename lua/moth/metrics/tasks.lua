@@ -102,7 +102,7 @@ function tasks.functions(space, names, orders, text)
       run = function(preds, target, ...)
         local metric = metrics[class_name](by_name(arguments, ...))
         metric:update(preds, target)
-        return metric:compute()
+        return metric:compute(Metric._on_step) -- of this process
       end,
     }
   end
