@@ -76,8 +76,8 @@ local function make_flat(unit)
   end
 end
 
--- Copies values of rank 0 to all processes, those of one dtype in one message.
-local function broadcast_all(tensors, group)
+-- Copies values of one process (default: the first) to all, those of one dtype in one message.
+local function broadcast_all(tensors, group, src)
   local by_dtype, order = {}, {}
   for _, x in ipairs(tensors) do
     if not by_dtype[x.dtype] then
@@ -90,7 +90,7 @@ local function broadcast_all(tensors, group)
     local parts, at = {}, 1
     for i, x in ipairs(list) do parts[i] = x:detach():reshape(-1) end
     local flat = moth.cat(parts)
-    dist.broadcast(flat, group.ranks[1], group)
+    dist.broadcast(flat, src or group.ranks[1], group)
     for _, x in ipairs(list) do
       x:detach():copy_(flat:narrow(1, at, x:numel()):view(x.shape))
       at = at + x:numel()
@@ -116,7 +116,8 @@ local function start_unit(self, unit)
     end
     flat = unit.flat
   end
-  unit.work = dist.all_reduce(flat, "mean", self._group, true)
+  unit.reduced = self._divisor and flat
+  unit.work = dist.all_reduce(flat, self._divisor and "sum" or "mean", self._group, true)
 end
 
 -- Starts the units that are ready, in order.
@@ -201,6 +202,7 @@ local function finish(self)
   for i, p in ipairs(self._params) do index[p] = i end
   for _, unit in ipairs(self._units) do
     unit.work:wait()
+    if unit.reduced then unit.reduced:div_(self._divisor) end
     for i, p in ipairs(unit) do
       if used and used[index[p]] == 0 then
         if not unit.flat then p.grad = nil end
@@ -243,10 +245,23 @@ local function arrived(self, p)
   if unit.left == 0 then start_ready(self) end
 end
 
+-- Takes part in a pass of the other processes, without a batch: .grad is their mean gradient.
+-- keeps: add to .grad, instead of zeros
+local function shadow(self, reduces, copies, keeps)
+  if copies then broadcast_all(self.module:buffers(), self._group, self._src or nil) end
+  if not reduces then return end
+  if not keeps then
+    for _, p in ipairs(self._params) do p.grad = nil end
+  end
+  for _, unit in ipairs(self._units) do unit.left = 0 end
+  start_ready(self)
+  finish(self)
+end
+
 -- ---- the module ----
 
 local HIDDEN = {"_group", "_units", "_unit_of", "_params", "_names", "_seen", "_handles",
-  "_arrivals"}
+                "_arrivals", "_join", "_src", "_divisor"}
 
 --- Wraps a net for training by several processes, as torch.nn.parallel.DistributedDataParallel:
 -- each process computes the loss of its own samples, and backward averages the gradients.
@@ -255,7 +270,7 @@ local HIDDEN = {"_group", "_units", "_unit_of", "_params", "_names", "_seen", "_
 --     local net = nn.parallel.DistributedDataParallel(Net())
 --
 -- The net is net.module. Parameters that need no gradient are left out. Every process must run
--- the same number of backward passes.
+-- the same number of backward passes, except in net:join(f).
 function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, as_view, static)
   if not moth.nn.isinstance(module, Module) then
     errors.refuse("DistributedDataParallel", "module", "a module is needed", module, "E_TYPE")
@@ -286,8 +301,9 @@ function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, 
 end
 
 function DDP:forward(...)
+  if self._join then require("moth.nn.parallel.join").notify(self) end
   if self._broadcast and self.training and self._sync then
-    broadcast_all(self.module:buffers(), self._group)
+    broadcast_all(self.module:buffers(), self._group, self._src or nil)
   end
   return self.module(...)
 end
@@ -304,6 +320,31 @@ function DDP:no_sync(f, ...)
   rawset(self, "_sync", before)
   if not results[1] then error(results[2], 0) end
   return unpack(results, 2, results.n)
+end
+
+--- Calls f, a training loop, where the processes have different numbers of batches. A process that
+-- has run out of batches takes part in the reductions of the others with zeros. At the end all
+-- processes have the parameters and buffers of a process that had the last batch.
+--
+--     net:join(function()
+--       for input, target in loader do ... end
+--     end)
+--
+-- As in PyTorch the state of the optimizer is not copied. moth.fit needs no join.
+-- @param f  the loop
+-- @param divide_by_initial_world_size  divide the sum of the gradients by the number of all
+-- processes (default true); false: by the number of those that have a batch
+-- @param enable  false: only call f
+-- @param throw_on_early_termination  raise in all processes when the first has no more batches
+-- @return the results of f
+function DDP:join(...)
+  return require("moth.nn.parallel.join").run(self, shadow, broadcast_all, ...)
+end
+
+-- Takes part in a pass of the other processes, in which they reduce gradients and copy buffers.
+function DDP:_shadow(src)
+  rawset(self, "_src", src)
+  moth.no_grad(shadow, self, true, self._broadcast and self.training, true)
 end
 
 return parallel
