@@ -91,7 +91,7 @@ end
 local function update_of(run)
   local optimizer, scaler = run.optimizer, run.scaler
   local norm, value, parameters = run.clip_grad_norm, run.clip_grad_value, {}
-  for _, group in ipairs(optimizer.param_groups) do
+  for _, group in ipairs(optimizer.partitioned and {optimizer} or optimizer.param_groups) do
     for _, p in ipairs(group.params) do parameters[#parameters + 1] = p end
   end
   local utils = (norm or value) and moth.nn.utils
@@ -108,19 +108,47 @@ local function update_of(run)
   end
 end
 
+-- The passes of a net in several processes. With accumulated gradients only the last pass of a
+-- window reduces them, if the end of the epoch is known.
+local function reduced_last(run, passes)
+  local window, ranks, net = run.window, run.ranks, run.net
+  return function(...)
+    rawset(net, "_src", not ranks.even and ranks.source)
+    if window.last or not ranks.even then return passes(...) end
+    return net:no_sync(passes, ...)
+  end
+end
+
 -- The work on one batch. With accumulate_grad_batches = n the optimizer takes a step after n
 -- batches. `window` has their number, and whether the batch is the first or the last of them.
 local function step_of(run)
   local optimizer, scaler, window = run.optimizer, run.scaler, run.window
   local forward, update = run.forward, run.update
-  return function(input, target, third, fourth)
-    if window.first then optimizer:zero_grad() end
+  local function passes(input, target, third, fourth)
     local loss, output, goal = forward(input, target, third, fourth)
     local share = window.size == 1 and loss or loss / window.size
     if scaler then share = scaler:scale(share) end
     share:backward()
+    return loss, output, goal
+  end
+  local compute = run.ranks and reduced_last(run, passes) or passes
+  return function(input, target, third, fourth)
+    if window.first then optimizer:zero_grad() end
+    local loss, output, goal = compute(input, target, third, fourth)
     if window.last then update() end
     return loss, output, goal
+  end
+end
+
+-- A step without a batch, for a process that has run out of them: the others need its part of
+-- their reductions.
+local function idle_step_of(run)
+  local window, net = run.window, run.net
+  return function()
+    if window.first then run.optimizer:zero_grad() end
+    if run.scaler then run.scaler:scale(moth.zeros(1, {device = run.device})) end
+    net:_shadow(run.ranks.source)
+    if window.last then run.update() end
   end
 end
 
@@ -135,6 +163,7 @@ local function closure_step_of(run)
       loss, output, goal = forward(input, target, third, fourth)
       loss:backward()
       first = first or loss
+      if run.ranks then loss = run.ranks:mean(loss) end -- all line searches take the same steps
       return loss
     end)
     return first, output, goal
@@ -198,7 +227,8 @@ end
 
 -- The batches that belong to one step of the optimizer: see step_of.
 local function move_window(run)
-  local window, n, most = run.window, run.accumulate_grad_batches, run.batches
+  local window, n = run.window, run.accumulate_grad_batches
+  local most = run.batches
   local at = run.batch % n
   window.first = at == 0
   window.last = at == n - 1 or run.batch + 1 == most
@@ -214,6 +244,16 @@ local function batches_of(run)
   return next_batch
 end
 
+-- Chooses the order of a sampler for the epoch.
+local function set_epoch(run)
+  if class.typename(run.loader) ~= "DataLoader" then return end
+  local batches, done = run.loader.batch_sampler, {}
+  for _, object in ipairs {run.loader.sampler or {}, batches or {}, batches and batches.sampler} do
+    if not done[object] and calls.is_callable(object.set_epoch) then object:set_epoch(run.epoch) end
+    done[object] = true
+  end
+end
+
 -- Counts a step of the optimizer, and calls the scheduler and the loggers.
 local function after_step(run)
   run.step = run.step + 1
@@ -223,21 +263,52 @@ end
 
 -- Is it time to leave the loop, after a step?
 local function ends(run)
-  return run.stop or run.step == run.max_steps or stop_requested() ~= 0
+  local signal = stop_requested()
+  local wanted = run.stop or run.step == run.max_steps or signal ~= 0
+  if run.ranks then return run.ranks:agree(run, wanted, signal) end
+  return wanted
+end
+
+-- The signal that ends the run, or 0: of several processes that on which they agreed.
+local function signal_of(run)
+  if run.ranks then return run.signal or 0 end
+  return stop_requested()
+end
+
+-- Counts what a batch has left.
+local function count_batch(run, loss, input, target)
+  local n = measures.samples(input, target)
+  run.loss, run.sum, run.count = loss, run.sum + loss * n, run.count + n
+end
+
+-- The mean loss of an epoch, over all processes.
+local function mean_of(run, sum, count)
+  if run.ranks then sum, count = run.ranks:sums(sum, count) end
+  return sum / count
 end
 
 -- One pass over the training data. Returns false if a signal ends it.
 local function train(run)
   local take, window, metrics = run.take, run.window, next(run.metrics) and run.metrics
   local accumulates, on_batch_end = run.accumulate_grad_batches > 1, run.hooks.on_batch_end
+  local ranks = run.ranks
   run.net:train()
-  for input, target, third, fourth in batches_of(run) do
+  if ranks then ranks:begin_epoch(run) end
+  if ranks and not ranks.even and run.closure then
+    errors.argument("fit", "loader", "LBFGS needs as many batches in all processes",
+      "E_UNSUPPORTED")
+  end
+  local next_batch = batches_of(run)
+  for input, target, third, fourth in ranks and ranks:batches(next_batch) or next_batch do
     if accumulates then move_window(run) end
-    local loss, output, goal = take(input, target, third, fourth)
-    local n = measures.samples(input, target)
-    run.batch, run.loss, run.updated = run.batch + 1, loss, window.last
-    run.sum, run.count = run.sum + loss * n, run.count + n
-    if metrics then moth.no_grad(measures.update, metrics, output, goal) end
+    if ranks and not ranks.active then
+      run.idle()
+    else
+      local loss, output, goal = take(input, target, third, fourth)
+      count_batch(run, loss, input, target)
+      if metrics then moth.no_grad(measures.update, metrics, output, goal) end
+    end
+    run.batch, run.updated = run.batch + 1, window.last
     if window.last then after_step(run) end
     call_hooks(on_batch_end, run)
     if window.last and ends(run) then break end
@@ -247,10 +318,10 @@ local function train(run)
     window.last = true
     after_step(run)
   end
-  if stop_requested() ~= 0 then return false end
+  if signal_of(run) ~= 0 then return false end
   local results = run.results
-  results.loss, results.lr = run.sum / run.count, run.optimizer.param_groups[1].lr
-  measures.finish(run.metrics, results, "")
+  results.loss, results.lr = mean_of(run, run.sum, run.count), run.optimizer.param_groups[1].lr
+  measures.finish(run.metrics, results, "", ranks)
   return true
 end
 
@@ -265,14 +336,14 @@ local function validate(run)
     local n = measures.samples(input, target)
     sum, count = sum + loss * n, count + n
     if metrics then moth.no_grad(measures.update, metrics, output, goal) end
-    if stop_requested() ~= 0 then
+    if not run.ranks and stop_requested() ~= 0 then
       for _, metric in pairs(run.metrics) do metric:reset() end
       set_random_state(run, random)
       return false
     end
   end
-  run.results.val_loss = sum / count
-  measures.finish(run.metrics, run.results, "val_")
+  run.results.val_loss = mean_of(run, sum, count)
+  measures.finish(run.metrics, run.results, "val_", run.ranks)
   return true
 end
 
@@ -306,6 +377,7 @@ local function run_epochs(run)
       if run.epoch >= run.epochs or ends(run) then return end
       run.epoch, run.batch, run.sum, run.count, run.results = run.epoch + 1, 0, 0, 0, {}
       run.phase = "training"
+      set_epoch(run)
       call_hooks(run.hooks.on_epoch_begin, run)
     end
     run.began = now()
@@ -343,39 +415,83 @@ local function state_of(object)
   return object and calls.is_callable(object.state_dict) and object:state_dict() or nil
 end
 
---- The whole state of the run, as a checkpoint file has it.
-function Run:state_dict()
-  local state = {
-    epoch = self.epoch, batch = self.batch, step = self.step, phase = self.phase,
-    sum = self.sum, count = self.count, results = numbers_in(self.results), stop = self.stop,
-    history = self.history:state_dict(),
-    model = self.net:state_dict(), optimizer = self.optimizer:state_dict(),
-    scheduler = state_of(self.scheduler), scaler = state_of(self.scaler),
-    loader = self.phase == "training" and state_of(self.loader) or nil,
-    metrics = measures.state(self.metrics), random = random_state(self), callbacks = {},
+-- The part of the state that differs between processes.
+local function own_state(run)
+  return {
+    sum = run.sum, count = run.count, metrics = measures.state(run.metrics),
+    random = random_state(run),
+    loader = run.phase == "training" and state_of(run.loader) or nil,
+    ended = run.ranks and not run.ranks.active, -- has this process no more batches?
   }
+end
+
+--- The whole state of the run, as a checkpoint file has it. In several processes all of them call
+-- it; the first one gets the states of all.
+function Run:state_dict()
+  local state = self.ranks and {ranks = self.ranks:gather(own_state(self))} or own_state(self)
+  for name, value in pairs {
+    epoch = self.epoch, batch = self.batch, step = self.step, phase = self.phase,
+    results = numbers_in(self.results), history = self.history:state_dict(),
+    model = self.module:state_dict(), optimizer = self.optimizer:state_dict(), callbacks = {},
+  } do state[name] = value end
+  state.stop = self.stop
+  state.scheduler, state.scaler = state_of(self.scheduler), state_of(self.scaler)
   each_state(self, function(callback, key) state.callbacks[key] = callback:state_dict() end)
   return state
 end
 
 --- Writes a checkpoint file, which `resume` reads. moth.load(path).model is the state of the net.
-function Run:save(path) moth.save(self:state_dict(), path) end
+-- In several processes all of them call it, and the first one writes.
+function Run:save(path)
+  local state = self:state_dict()
+  if self.is_first then moth.save(state, path) end
+end
 
---- Continues at the state of a file.
+-- The position in an epoch that `from` processes began and `to` processes continue: they have
+-- processed batch * from batches.
+local function moved(run, own, from, to)
+  run.batch = math.floor(run.batch * from / to)
+  if own.loader then own.loader.batch = run.batch end
+end
+
+-- Loads the parts of a state that differ between processes. After a change of their number the
+-- first one gets the sums and metrics of all.
+local function load_own_state(run, all)
+  local rank, size = run.ranks and run.ranks.rank or 0, run.ranks and run.ranks.size or 1
+  local own = all[rank + 1] or {random = {}, loader = all[1].loader}
+  if own.random then set_random_state(run, own.random) end
+  if #all == size then
+    run.sum, run.count = own.sum, own.count
+    if run.ranks then run.ranks.ended = own.ended end
+    measures.load(run.metrics, own.metrics)
+  else
+    moved(run, own, #all, size)
+    run.sum, run.count = 0, 0
+    for _, each in ipairs(rank == 0 and all or {}) do
+      run.sum, run.count = run.sum + each.sum, run.count + each.count
+      measures.merge(run.metrics, each.metrics)
+    end
+  end
+  if own.loader and calls.is_callable(run.loader.load_state_dict) then
+    run.loader:load_state_dict(own.loader)
+  end
+end
+
+--- Continues at the state of a file, also one that another number of processes has written.
 function Run:load_state_dict(state)
-  for _, name in ipairs {"epoch", "batch", "step", "phase", "sum", "count", "results", "stop"} do
+  for _, name in ipairs {"epoch", "batch", "step", "phase", "results", "stop"} do
     self[name] = state[name]
   end
   self.history:load_state_dict(state.history)
-  self.net:load_state_dict(state.model)
-  for _, name in ipairs {"optimizer", "scheduler", "scaler", "loader"} do
+  self.module:load_state_dict(state.model)
+  for _, name in ipairs {"optimizer", "scheduler", "scaler"} do
     if state[name] and self[name] then self[name]:load_state_dict(state[name]) end
   end
-  measures.load(self.metrics, state.metrics)
+  set_epoch(self)
+  load_own_state(self, state.ranks or {state})
   each_state(self, function(callback, key)
     if state.callbacks[key] then callback:load_state_dict(state.callbacks[key]) end
   end)
-  set_random_state(self, state.random)
 end
 
 -- Reads the file of the argument `resume`: a path, or true for the last file of a ModelCheckpoint.
@@ -388,9 +504,9 @@ local function resume(run, from)
       errors.argument("fit", "resume", "true needs the argument checkpoint, or a ModelCheckpoint "
         .. "among the callbacks", "E_STATE")
     end
-    local file = io.open(from)
-    if not file then return end -- the first start
-    file:close()
+    local file = not run.ranks and io.open(from)
+    if not (file or run.ranks and run.ranks:exists(from)) then return end -- the first start
+    if file then file:close() end
   end
   if type(from) ~= "string" then
     errors.refuse("fit", "resume", "the path of a file, or true, is needed", from, "E_TYPE")
@@ -475,18 +591,37 @@ local function length_of(loader)
   return known and n or nil
 end
 
+-- The processes that train a net together; nil for one process.
+local function ranks_of(net)
+  local groups = package.loaded["moth.distributed.group"]
+  local state = groups and groups.get()
+  if not state or state.size == 1 or not class.isinstance(net, Module) then return nil end
+  local parallel = package.loaded["moth.nn.parallel.distributed"]
+  if parallel and class.isinstance(net, parallel.DistributedDataParallel) then
+    return require "moth.callbacks.ranks"(rawget(net, "_group"))
+  end
+  if state.rank == 0 then
+    moth.warn(("fit: the net is no DistributedDataParallel: each of %d processes trains its own")
+      :format(state.size))
+  end
+end
+
 -- Completes a run from the arguments.
 local function prepare(run, loss, given)
+  run.ranks = ranks_of(run.net)
+  run.is_first = not run.ranks or run.ranks.rank == 0
+  run.module = run.ranks and run.net.module or run.net
   run.device = device_of(run.net)
   run.autocast = autocast_dtype(given.autocast, run.device)
   run.loggers = listed(given.logger)
   check(run, loss)
+  if not run.is_first then run.loggers = nil end
   run.metrics, run.callbacks = measures.table(given.metrics), base.list(given.callbacks)
   local list = run.callbacks
   if given.checkpoint then
     list[#list + 1] = moth.callbacks.ModelCheckpoint(given.checkpoint)
   end
-  if given.progress then list[#list + 1] = require "moth.callbacks.progress"() end
+  if given.progress and run.is_first then list[#list + 1] = require "moth.callbacks.progress"() end
   run.hooks = base.hooks(list)
   if run.scaler == nil and run.autocast == moth.float16 then
     run.scaler = moth.GradScaler{device = run.device.type}
@@ -495,7 +630,8 @@ local function prepare(run, loss, given)
   run.monitor = given.monitor or run.val_loader and "val_loss" or "loss"
   run.training_step = run.training_step or usual_step(loss)
   run.window = {first = true, last = true, size = 1}
-  run.batches = length_of(run.loader)
+  run.length = length_of(run.loader)
+  run.batches = run.length
   run.epoch, run.batch, run.step, run.sum, run.count = 0, 0, 0, 0, 0
   run.phase, run.results, run.history = "finished", {}, History()
 end
@@ -503,10 +639,11 @@ end
 -- Chooses the functions that work on a batch.
 local function build(run)
   run.forward, run.update = forward_of(run), update_of(run)
-  local closure = class.typename(run.optimizer) == "LBFGS"
-  local step = (closure and closure_step_of or step_of)(run)
+  run.closure = class.typename(run.optimizer) == "LBFGS"
+  local step = (run.closure and closure_step_of or step_of)(run)
   run.take = (run.capture and captured or scoped)(run, step)
   run.take_validation = scoped(run, run.forward)
+  run.idle = run.ranks and idle_step_of(run)
 end
 
 -- The reason of an early end, or nil.
@@ -525,7 +662,8 @@ local function guarded(run, from)
     if from then resume(run, from) end
     call_hooks(run.hooks.on_train_begin, run)
     run_epochs(run)
-    signal = stop_requested()
+    if run.ranks then ends(run) end
+    signal = signal_of(run)
     if signal ~= 0 then call_hooks(run.hooks.on_interrupt, run) end
     run.history.stopped = reason_of(run, signal)
     call_hooks(run.hooks.on_train_end, run)
@@ -644,6 +782,7 @@ return define {
       progress = progress})
     build(run)
     local history = guarded(run, from)
+    if not run.is_first then plot = nil end
     if plot == true and history:len() > 0 then history:plot():show()
     elseif plot and history:len() > 0 then history:plot():save(plot) end
     return history

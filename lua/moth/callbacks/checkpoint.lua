@@ -5,7 +5,8 @@
 --     run/epoch_0012.safetensors   with save_top_k = n: the n best epochs
 --
 -- moth.save replaces a file as a whole, so a crash leaves the old one. After a crash the run
--- repeats what it did since last.safetensors, and writes the same files.
+-- repeats what it did since last.safetensors, and writes the same files. In several processes the
+-- first one writes.
 
 local base = require "moth.callbacks.base"
 local class = require "moth.base.class"
@@ -41,7 +42,8 @@ function ModelCheckpoint:path(which)
   return self.dirpath .. "/" .. which .. ".safetensors"
 end
 
-function ModelCheckpoint:on_train_begin()
+function ModelCheckpoint:on_train_begin(run)
+  if not run.is_first then return end
   for at in (self.dirpath .. "/"):gmatch "()/" do
     if at > 1 then machine.make_folder(self.dirpath:sub(1, at - 1)) end
   end
@@ -63,7 +65,7 @@ function ModelCheckpoint:on_epoch_end(run)
   if at and self.save_top_k > 1 then
     run:save(self:path(run.epoch))
     local out = table.remove(self.kept, self.save_top_k + 1)
-    if out then os.remove(self:path(out.epoch)) end
+    if out and run.is_first then os.remove(self:path(out.epoch)) end
   elseif at then
     self.kept[2] = nil
   end

@@ -32,7 +32,7 @@ function EarlyStopping:on_epoch_end(run)
   if self.best == nil or sign * value < sign * self.best - self.min_delta then
     self.best, self.best_epoch, self.wait = value, run.epoch, 0
     if self.restore_best then
-      self.weights = require("moth").deepcopy(run.net:state_dict())
+      self.weights = require("moth").deepcopy(run.module:state_dict())
     end
     return
   end
@@ -43,7 +43,7 @@ function EarlyStopping:on_epoch_end(run)
 end
 
 function EarlyStopping:on_train_end(run)
-  if self.weights then run.net:load_state_dict(self.weights) end
+  if self.weights then run.module:load_state_dict(self.weights) end
 end
 
 --- The state for a checkpoint file.

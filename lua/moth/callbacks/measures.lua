@@ -47,6 +47,8 @@ function Mean:state_dict() return {sum = self.sum, count = self.count} end
 
 function Mean:load_state_dict(state) self.sum, self.count = state.sum, state.count end
 
+function Mean:merge(state) self.sum, self.count = self.sum + state.sum, self.count + state.count end
+
 --- Checks the argument `metrics`: a map of names, or a list, whose names are those of the classes.
 -- @return name -> metric
 function measures.table(given)
@@ -77,11 +79,37 @@ function measures.update(metrics, output, target)
   for _, metric in pairs(metrics) do metric:update(output, target) end
 end
 
+-- The value of a metric in several processes. Metrics of moth.metrics add up the states of all
+-- processes themselves; functions are averaged over the samples of all; the values of other objects
+-- are averaged.
+local function value_in(ranks, metric)
+  if class.isinstance(metric, Mean) then
+    local sum, count = ranks:sums(metric.sum, metric.count)
+    return sum / count
+  end
+  local value = metric:compute()
+  if metric.reductions or metric._groups then return value end
+  value = number_of(value)
+  if type(value) ~= "number" then return value end
+  local sum, count = ranks:sums(value, 1)
+  return sum / count
+end
+
+local function names_of(metrics)
+  local names = {}
+  for name in pairs(metrics) do names[#names + 1] = name end
+  table.sort(names)
+  return names
+end
+
 --- Puts the values of all metrics into a table, under their names after a prefix, and resets them.
 -- A MetricCollection has several values, under their own names.
-function measures.finish(metrics, results, prefix)
-  for name, metric in pairs(metrics) do
-    local value = metric:compute()
+-- @param ranks  of several processes (ranks.lua), or nil
+function measures.finish(metrics, results, prefix, ranks)
+  for _, name in ipairs(names_of(metrics)) do -- in one order in all processes
+    local metric = metrics[name]
+    local value
+    if ranks then value = value_in(ranks, metric) else value = metric:compute() end
     for inner, each in pairs(lib.is_plain(value) and value or {[name] = value}) do
       results[prefix .. inner] = number_of(each)
     end
@@ -102,6 +130,14 @@ end
 function measures.load(metrics, states)
   for name, state in pairs(states) do
     if metrics[name] then metrics[name]:load_state_dict(state) end
+  end
+end
+
+--- Adds what measures.state returned in another process.
+function measures.merge(metrics, states)
+  for name, state in pairs(states) do
+    local metric = metrics[name]
+    if metric and calls.is_callable(metric.merge) then metric:merge(state) end
   end
 end
 
