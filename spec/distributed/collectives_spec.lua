@@ -3,7 +3,8 @@
 
 local ranks = require "spec.support.ranks"
 
-local FILES = {"collectives", "objects", "training"}
+local FILES = {"collectives", "objects", "training", "metrics", "data", "join",
+               "checkpoint", "fit"}
 
 describe("moth.distributed", function()
   local launchers = ranks.launchers()

@@ -30,8 +30,9 @@ local BACKENDS = {"mpi", "nccl"}
 local GROUP = {"any", "group", "processes that take part; default: all", optional = true}
 local ASYNC = {"bool", "async_op", "return a Work at once?", default = false}
 
--- Variables in which launchers write the number of processes: Open MPI, MPICH and its like, srun.
-local SIZES = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"}
+-- Variables in which launchers write the number of processes: Open MPI, MPICH and its like, srun,
+-- torchrun.
+local SIZES = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS", "WORLD_SIZE"}
 
 -- Raises if a launcher has started several processes, and MPI finds only this one.
 local function check_size(size)
@@ -66,6 +67,7 @@ dist.init_process_group = define {
     end
     local rank, size = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
     lib.check(C.moth_mpi_open(ctx, library, rank, size), "init_process_group")
+    check_launcher(size[0])
     local ranks = {}
     for i = 1, size[0] do ranks[i] = i - 1 end
     groups.set {rank = rank[0], size = size[0], backend = backend, timeout = timeout,
@@ -143,6 +145,30 @@ function dist.get_global_rank(group, group_rank)
   end
   return group.ranks[group_rank + 1]
 end
+
+-- Where launchers tell a process its number on its machine: torchrun, Open MPI, MPICH and Intel
+-- MPI, MVAPICH, Slurm.
+local LOCAL_RANK = {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                    "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}
+
+dist.get_node_local_rank = define {
+  name = "get_node_local_rank",
+  doc = "The number of this process among those of its machine, from 0, as the launcher set it: "
+    .. "for the choice of a GPU, moth.device(\"cuda\", dist.get_node_local_rank()). It works "
+    .. "before init_process_group.",
+  examples = "0", outputs = "rank",
+  args = {{"int", "fallback_rank", "the result for a process without a launcher; default: an error",
+    optional = true}},
+  run = function(fallback)
+    for _, name in ipairs(LOCAL_RANK) do
+      local value = tonumber(os.getenv(name))
+      if value then return value end
+    end
+    if fallback then return fallback end
+    errors.raise("get_node_local_rank: the launcher has set none of "
+      .. table.concat(LOCAL_RANK, ", ") .. "; pass a fallback_rank", "E_STATE")
+  end,
+}
 
 dist.get_backend = define {
   name = "get_backend", doc = "The library that moves the tensors: \"mpi\" or \"nccl\".",
@@ -462,7 +488,8 @@ function dist.finish(failed)
   C.moth_mpi_abort(ctx, 1)
 end
 
-local rows = {optim = {"moth.distributed.optim"}, algorithms = {"moth.distributed.algorithms"}}
+local rows = {optim = {"moth.distributed.optim"}, algorithms = {"moth.distributed.algorithms"},
+              checkpoint = {"moth.distributed.checkpoint"}}
 lazy.from(rows, "moth.distributed.objects",
   "broadcast_object_list all_gather_object gather_object scatter_object_list")
 return (lazy.namespace("moth.distributed", dist, rows))

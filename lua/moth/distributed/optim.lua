@@ -51,7 +51,8 @@ function Zero:init(params, optimizer_class, options)
     if self.owner[i] == self.place then mine[#mine + 1] = p end
   end
   self.optim = #mine > 0 and optimizer_class(mine, rest) or nil
-  self.param_groups = self.optim and self.optim.param_groups or {}
+  self.param_groups = self.optim and self.optim.param_groups or {{params = {}, lr = rest.lr}}
+  self.partitioned = true
 end
 
 --- Updates all parameters. All processes call it.
@@ -74,22 +75,71 @@ function Zero:zero_grad()
   for _, p in ipairs(self.params) do p.grad = nil end
 end
 
---- The states of all processes, by rank: a table that load_state_dict of as many processes takes.
--- All processes call it.
-function Zero:state_dict()
-  local all = {}
-  dist.all_gather_object(all, self.optim and self.optim:state_dict() or false, self.group)
-  return {partitions = all, owner = {unpack(self.owner)}}
+-- The positions, from 1, of the parameters of this process.
+local function own_positions(self)
+  local list = {}
+  for i, owner in ipairs(self.owner) do
+    if owner == self.place then list[#list + 1] = i end
+  end
+  return list
 end
 
-function Zero:load_state_dict(state)
-  if type(state) ~= "table" or type(state.partitions) ~= "table"
-      or #state.partitions ~= #self.group.ranks then
-    errors.raise(("ZeroRedundancyOptimizer: the state of %d processes is needed"):format(
-      #self.group.ranks), "E_ARG")
+--- The state of the parameters of this process only, for moth.distributed.checkpoint: as that of
+-- the whole optimizer, without the other parameters. Not a collective.
+function Zero:sharded_state_dict()
+  if not self.optim then return {state = {}} end
+  local inner, out, all = self.optim:state_dict(), {state = {}}, {}
+  for k, i in ipairs(own_positions(self)) do
+    out.state[tostring(i - 1)] = inner.state[tostring(k - 1)]
   end
-  local mine = state.partitions[self.place + 1]
-  if self.optim and mine then self.optim:load_state_dict(mine) end
+  for i = 1, #self.params do all[i] = i - 1 end
+  local group = {}
+  for name, value in pairs(inner.param_groups[1]) do group[name] = value end
+  group.params = all
+  out.param_groups = {group}
+  return out
 end
+
+--- Loads the state of the parameters of this process. Not a collective.
+-- @param state  of sharded_state_dict or of the whole optimizer, also one that another number of
+-- processes has saved
+function Zero:load_sharded_state_dict(state)
+  if type(state) ~= "table" or type(state.state) ~= "table"
+      or type(state.param_groups) ~= "table" or type(state.param_groups[1]) ~= "table"
+      or #state.param_groups[1].params ~= #self.params then
+    errors.raise(("ZeroRedundancyOptimizer: the state of an optimizer of %d parameters is needed")
+      :format(#self.params), "E_ARG")
+  end
+  if not self.optim then return end
+  local inner, group, own = {state = {}}, {}, own_positions(self)
+  for name, value in pairs(state.param_groups[1]) do group[name] = value end
+  group.params = {}
+  inner.param_groups = {group}
+  for k, i in ipairs(own) do
+    group.params[k] = k - 1
+    inner.state[tostring(k - 1)] = state.state[tostring(i - 1)]
+  end
+  self.optim:load_state_dict(inner)
+end
+
+--- Does this process need the state under these keys? For moth.distributed.checkpoint.
+function Zero:needs_state(first, second)
+  return first ~= "state" or second == nil or self.owner[tonumber(second) + 1] == self.place
+end
+
+--- The whole state, as that of the optimizer in one process. All processes call it, and all get it;
+-- moth.distributed.checkpoint saves the parts without gathering them.
+function Zero:state_dict()
+  local all, whole = {}, {state = {}}
+  dist.all_gather_object(all, self:sharded_state_dict(), self.group)
+  for _, part in ipairs(all) do
+    for number, values in pairs(part.state) do whole.state[number] = values end
+    whole.param_groups = whole.param_groups or part.param_groups
+  end
+  return whole
+end
+
+--- Loads the whole state, also of another number of processes.
+function Zero:load_state_dict(state) self:load_sharded_state_dict(state) end
 
 return (lazy.namespace("moth.distributed.optim", {ZeroRedundancyOptimizer = Zero}, {}))

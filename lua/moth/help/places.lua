@@ -41,6 +41,8 @@ places.list = {
    doc = "datasets, samplers, the DataLoader, readers of files"},
   {path = "moth.distributed", short = "moth.distributed", hidden = "finish",
    doc = "tensors between processes, through MPI"},
+  {path = "moth.distributed.checkpoint", short = "moth.distributed.checkpoint",
+   doc = "a state in a folder, to which each process writes a part"},
   {path = "moth.distributions", short = "moth.distributions",
    doc = "probability distributions: samples, log-probabilities, divergences"},
   {path = "moth.distributions.constraints", short = "moth.distributions.constraints",

@@ -138,8 +138,14 @@ return {
     end)
     assert(worst < 1e-5, worst)
     local state = made[2]:state_dict()
-    assert(#state.partitions == n)
-    made[2]:load_state_dict(state)
+    local want = made[1]:state_dict()
+    for number, values in pairs(want.state) do
+      assert(moth.allclose(state.state[number].exp_avg, values.exp_avg, 1e-3, 1e-6))
+      assert(state.state[number].step == values.step)
+    end
+    assert(#state.param_groups[1].params == #want.param_groups[1].params and n > 1)
+    made[1]:load_state_dict(state)
+    made[2]:load_state_dict(want)
   end},
   {"PeriodicModelAverager averages the parameters of all processes now and then", function(rank, n)
     local averagers = dist.algorithms.model_averaging.averagers

@@ -16,10 +16,9 @@ return {["moth.distributed"] = {
   ["Backend BackendConfig ProcessGroup* get_backend_* get_default_backend_for_device "
     .. "is_backend_available is_*_available supports_complex register_rendezvous_handler "
     .. "rendezvous BuiltinCommHookType constants distributed_c10d"] = ONE_BACKEND,
-  ["*Store c10d_logger Logger logging_handlers remote_device is_torchelastic_launched "
-    .. "get_node_local_rank"] = LAUNCHER,
+  ["*Store c10d_logger Logger logging_handlers remote_device is_torchelastic_launched"] = LAUNCHER,
   ["Dist*Error QueueEmptyError"] = MESSAGE,
-  ["fsdp tensor pipelining checkpoint DeviceMesh device_mesh init_device_mesh "
+  ["fsdp tensor pipelining DeviceMesh device_mesh init_device_mesh "
     .. "Reducer GradBucket"] = WHOLE_NET,
   ["rpc autograd nn recv_object_list send_object_list"] = OBJECTS,
   ["group GroupMember GroupName get_pg_count new_subgroups new_subgroups_by_enumeration "
@@ -33,12 +32,14 @@ return {["moth.distributed"] = {
   reduce_scatter_single = "it is moth.distributed.reduce_scatter_tensor",
   reduce_op = "it is moth.distributed.ReduceOp",
 }, ["moth.distributed.algorithms"] = {
-  ["*"] = "moth.distributed.algorithms.model_averaging averages parameters; all processes run the "
-    .. "same number of backward passes",
+  ["*"] = "moth.distributed.algorithms.model_averaging averages parameters; net:join(f) of a "
+    .. "DistributedDataParallel trains with different numbers of batches",
 }, ["moth.distributed.algorithms.model_averaging.utils"] = {
   ["get_params_to_average average_parameters_or_parameter_groups"] = "average_parameters takes a "
     .. "list of parameters or param_groups",
 }, ["moth.distributed.optim"] = {
   ["*"] = "moth.distributed.optim.ZeroRedundancyOptimizer divides the optimizer's state among "
     .. "the processes",
+}, ["moth.distributed.checkpoint"] = {
+  ["*"] = "save and load take a state and a folder: moth.distributed.checkpoint.save(state, folder)",
 }}
