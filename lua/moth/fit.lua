@@ -113,7 +113,7 @@ end
 local function reduced_last(run, passes)
   local window, ranks, net = run.window, run.ranks, run.net
   return function(...)
-    rawset(net, "_src", not ranks.even and ranks.source)
+    rawset(net, "_src", ranks.source or false)
     if window.last or not ranks.even then return passes(...) end
     return net:no_sync(passes, ...)
   end
@@ -688,6 +688,8 @@ end
 -- was written, and ends with the same bits as a run without a break, if all random numbers are
 -- Moth's. The file has the net, the optimizer, the schedule, the scaler, the position in the data,
 -- random generators, metrics and callbacks with a state_dict, and the history.
+--
+-- A net that is a DistributedDataParallel is trained by all processes: docs/guide/distributed.md.
 -- @param net        the module
 -- @param loader     the training data: a DataLoader, or another object with :iter()
 -- @param loss       function(output, target), for example F.cross_entropy or nn.MSELoss()

@@ -54,6 +54,23 @@ describe("moth.distributed", function()
       assert.is_true(seconds < 15)
     end)
 
+    it("under " .. name .. ", a kill during a save leaves the last checkpoint", function()
+      local folder = os.tmpname()
+      os.remove(folder)
+      run(program, 3, BEGIN .. ([[
+        local folder = %q
+        dist.checkpoint.save({["r" .. rank] = moth.full({4}, rank), epoch = 1}, folder)
+        if rank == 1 then moth.save = function() os.execute("kill -9 $PPID") end end
+        dist.checkpoint.save({["r" .. rank] = moth.zeros(4), epoch = 2}, folder)]]):format(folder))
+      local checkpoint = require("moth").distributed.checkpoint
+      local state = checkpoint.load(folder)
+      assert.are.equal(1, state.epoch)
+      for r = 0, 2 do assert.are.equal(r, state["r" .. r][1]:item()) end
+      checkpoint.save({epoch = 3}, folder)
+      assert.are.same({epoch = 3}, checkpoint.load(folder))
+      os.execute(("rm -r '%s'"):format(folder))
+    end)
+
     it("under " .. name .. ", a process that does nothing is named after the timeout", function()
       local output = run(program, 3, [[
         local moth = require "moth"
@@ -74,6 +91,18 @@ describe("moth.distributed", function()
     os.remove(path)
     assert.truthy(output:find("init_process_group", 1, true))
     assert.truthy(output:find("/nonexistent.so", 1, true))
+  end)
+
+  it("says how to start processes of another launcher than MPI's", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local path = script 'require("moth").distributed.init_process_group()'
+    local pipe = io.popen(("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 RANK=0 "
+      .. "WORLD_SIZE=2 %s %s 2>&1"):format(launcher.program, path))
+    local output = pipe:read "*a"
+    pipe:close()
+    os.remove(path)
+    assert.truthy(output:find("torchrun (WORLD_SIZE) started 2 processes, but MPI knows one", 1,
+      true), output)
   end)
 
   it("runs in one process without a launcher", function()

@@ -18,6 +18,8 @@ local base = {}
 -- (name -> number, of the epoch); history; monitor; updated (true if the last batch ended with a
 -- step of the optimizer). Its methods: run:save(path) writes a checkpoint file for `resume`,
 -- run:log(name, number) sends a number to the loggers. Assign a text to run.stop to end the run.
+-- In several processes (docs/guide/distributed.md) all run the callbacks, and all call run:save,
+-- which writes in the first: run.is_first. run.module is the net inside DistributedDataParallel.
 -- A callback with state_dict and load_state_dict is saved with the run.
 local Callback = class("Callback")
 base.Callback = Callback

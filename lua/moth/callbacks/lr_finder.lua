@@ -57,7 +57,9 @@ function LRFinder:on_train_begin(run) set_rate(self, run, 0) end
 function LRFinder:on_batch_end(run)
   if not run.updated then return end
   local n = #self.lr + 1
-  self.mean = SMOOTH * self.mean + (1 - SMOOTH) * run.loss
+  local sum, count = run.loss, 1
+  if run.ranks then sum, count = run.ranks:sums(sum, 1) end -- the mean of all processes
+  self.mean = SMOOTH * self.mean + (1 - SMOOTH) * sum / count
   local loss = self.mean / (1 - SMOOTH ^ n)
   self.lr[n], self.loss[n] = self.rate, loss
   self.least = math.min(self.least or loss, loss)

@@ -79,6 +79,26 @@ function measures.update(metrics, output, target)
   for _, metric in pairs(metrics) do metric:update(output, target) end
 end
 
+local function members_of(collection)
+  local list = {}
+  for _, metric in collection:items() do list[#list + 1] = metric end
+  return list
+end
+
+-- Calls compute with the group of a run, for metrics that have none.
+local function computed(ranks, list, metric)
+  local changed = {}
+  for _, each in ipairs(list) do
+    if each.process_group == nil then
+      each.process_group, changed[#changed + 1] = ranks.group, each
+    end
+  end
+  local results = lib.pack(pcall(metric.compute, metric))
+  for _, each in ipairs(changed) do each.process_group = nil end
+  if not results[1] then error(results[2], 0) end
+  return results[2]
+end
+
 -- The value of a metric in several processes. Metrics of moth.metrics add up the states of all
 -- processes themselves; functions are averaged over the samples of all; the values of other objects
 -- are averaged.
@@ -87,9 +107,9 @@ local function value_in(ranks, metric)
     local sum, count = ranks:sums(metric.sum, metric.count)
     return sum / count
   end
-  local value = metric:compute()
-  if metric.reductions or metric._groups then return value end
-  value = number_of(value)
+  local own = metric.reductions and {metric} or metric._groups and members_of(metric)
+  if own then return computed(ranks, own, metric) end
+  local value = number_of(metric:compute())
   if type(value) ~= "number" then return value end
   local sum, count = ranks:sums(value, 1)
   return sum / count

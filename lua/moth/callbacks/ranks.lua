@@ -78,12 +78,13 @@ function Ranks:agree(run, wanted, signal)
   return true
 end
 
--- The batches of an epoch: all processes have as many, and know it; or they say before each batch
--- if they have one.
+--- Begins an epoch. Sets `even`: all processes have as many batches, and know it. Else they say
+-- before each batch if they have one, and `source` is the rank of the first that has.
 function Ranks:begin_epoch(run)
   local n = run.length or -1
   local most, least, unknown = moth.no_grad(largest, self, n, -n, n < 0 and 1 or 0)
-  self.even = unknown == 0 and most == -least
+  self.even, self.source = unknown == 0 and most == -least, nil
+  self.keeps_source = run.capture -- a captured step copies the buffers of one process
   run.batches = self.even and n or nil
 end
 
@@ -98,7 +99,7 @@ function Ranks:batches(next_batch)
     local rank = self.active and self.rank or self.size
     local first = self.size - moth.no_grad(largest, self, self.size - rank)
     if first == self.size then return nil end -- no process has a batch
-    self.source = self.group.ranks[first + 1]
+    if not self.keeps_source then self.source = self.group.ranks[first + 1] end
     if self.active then return input, ... end
     return false
   end

@@ -149,7 +149,7 @@ function DistributedSampler:set_epoch(epoch) self.epoch = epoch end
 function DistributedSampler:len()
   local n, replicas = length_of(self.data_source, "DistributedSampler"), self.num_replicas
   if self.drop_last then return math.floor(n / replicas) end
-  return math.ceil(self.even and n / replicas or (n - self.rank) / replicas)
+  return math.max(0, math.ceil(self.even and n / replicas or (n - self.rank) / replicas))
 end
 
 function DistributedSampler:positions()

@@ -110,6 +110,20 @@ return {
     end
     same_everywhere(net, got)
   end},
+  {"a captured step has the same results", function(_, n)
+    local set, losses = set_of(64), {}
+    for k, capture in ipairs {false, true} do
+      moth.manual_seed(1)
+      local net = DDP(nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)))
+      local history = moth.fit {net, data.DataLoader {set, batch_size = 4,
+          sampler = data.DistributedSampler(set)}, loss = F.cross_entropy,
+        optimizer = optim.SGD(net:parameters(), {lr = 0.1}), epochs = 3, capture = capture,
+        progress = false}
+      same_everywhere(net, history)
+      losses[k] = history.loss
+    end
+    for i = 1, 3 do assert(math.abs(losses[1][i] - losses[2][i]) < 1e-5 * n) end
+  end},
   {"a net that is not wrapped is trained by each process alone", function(rank)
     local set = set_of(8)
     moth.manual_seed(rank)
@@ -204,7 +218,8 @@ return {
         for i = 1, 6 + 4 * rank do coroutine.yield(set:get(i)) end
       end) end)
       local steps = 0
-      local history = moth.fit {net, data.DataLoader(stream, 2), loss = F.cross_entropy,
+      local history = moth.fit {net, data.DataLoader {stream, batch_size = 2, drop_last = true},
+        loss = F.cross_entropy,
         optimizer = optim.Adam(net:parameters(), {lr = 0.1}), epochs = 2, progress = false,
         accumulate_grad_batches = accumulate, metrics = {acc = accuracy()},
         callbacks = {on_batch_end = function(_, run) steps = run.step end}}

@@ -31,6 +31,9 @@ return {
     dist.scatter_object_list(out, rank == 0 and values or nil)
     assert(out[1][1] == rank + 1)
   end},
+  {"the launcher tells the rank on the machine", function(rank)
+    assert(dist.get_node_local_rank() == rank)
+  end},
   {"functions are refused", function()
     local ok, problem = pcall(dist.all_gather_object, {}, print)
     assert(not ok and tostring(problem):find "cannot be sent")
