@@ -108,17 +108,6 @@ local function update_of(run)
   end
 end
 
--- The passes of a net in several processes. With accumulated gradients only the last pass of a
--- window reduces them, if the end of the epoch is known.
-local function reduced_last(run, passes)
-  local window, ranks, net = run.window, run.ranks, run.net
-  return function(...)
-    rawset(net, "_src", ranks.source or false)
-    if window.last or not ranks.even then return passes(...) end
-    return net:no_sync(passes, ...)
-  end
-end
-
 -- The work on one batch. With accumulate_grad_batches = n the optimizer takes a step after n
 -- batches. `window` has their number, and whether the batch is the first or the last of them.
 local function step_of(run)
@@ -131,24 +120,12 @@ local function step_of(run)
     share:backward()
     return loss, output, goal
   end
-  local compute = run.ranks and reduced_last(run, passes) or passes
+  local compute = run.ranks and run.ranks:passes(run, passes) or passes
   return function(input, target, third, fourth)
     if window.first then optimizer:zero_grad() end
     local loss, output, goal = compute(input, target, third, fourth)
     if window.last then update() end
     return loss, output, goal
-  end
-end
-
--- A step without a batch, for a process that has run out of them: the others need its part of
--- their reductions.
-local function idle_step_of(run)
-  local window, net = run.window, run.net
-  return function()
-    if window.first then run.optimizer:zero_grad() end
-    if run.scaler then run.scaler:scale(moth.zeros(1, {device = run.device})) end
-    net:_shadow(run.ranks.source)
-    if window.last then run.update() end
   end
 end
 
@@ -302,7 +279,7 @@ local function train(run)
   for input, target, third, fourth in ranks and ranks:batches(next_batch) or next_batch do
     if accumulates then move_window(run) end
     if ranks and not ranks.active then
-      run.idle()
+      ranks:idle_step(run)
     else
       local loss, output, goal = take(input, target, third, fourth)
       count_batch(run, loss, input, target)
@@ -643,7 +620,6 @@ local function build(run)
   local step = (run.closure and closure_step_of or step_of)(run)
   run.take = (run.capture and captured or scoped)(run, step)
   run.take_validation = scoped(run, run.forward)
-  run.idle = run.ranks and idle_step_of(run)
 end
 
 -- The reason of an early end, or nil.

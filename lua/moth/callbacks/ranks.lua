@@ -113,6 +113,29 @@ function Ranks:batches(next_batch)
   end
 end
 
+-- ---- steps ----
+
+--- The passes of a batch. With accumulated gradients only the last pass of a window reduces them,
+-- if the end of the epoch is known.
+function Ranks:passes(run, passes)
+  local window, net = run.window, run.net
+  return function(...)
+    rawset(net, "_src", self.source or false)
+    if window.last or not self.even then return passes(...) end
+    return net:no_sync(passes, ...)
+  end
+end
+
+--- A step without a batch, for a process that has run out of them: the others need its part of
+-- their reductions.
+function Ranks:idle_step(run)
+  local window = run.window
+  if window.first then run.optimizer:zero_grad() end
+  if run.scaler then run.scaler:scale(moth.zeros(1, {device = run.device})) end
+  run.net:_shadow(self.source)
+  if window.last then run.update() end
+end
+
 -- ---- files ----
 
 --- Is there a file? All processes have to see it, or none.

@@ -41,5 +41,6 @@ return {["moth.distributed"] = {
   ["*"] = "moth.distributed.optim.ZeroRedundancyOptimizer divides the optimizer's state among "
     .. "the processes",
 }, ["moth.distributed.checkpoint"] = {
-  ["*"] = "save and load take a state and a folder: moth.distributed.checkpoint.save(state, folder)",
+  ["*"] = "save and load take a state and a folder: moth.distributed.checkpoint.save(state, "
+    .. "folder)",
 }}
