@@ -69,7 +69,7 @@ local function train(rank, folder, options)
       sampler = data.DistributedSampler(set, {shuffle = false, even = false})},
     metrics = {acc = accuracy(), share = share}, accumulate_grad_batches = 2, clip_grad_norm = 1,
     callbacks = {
-      moth.callbacks.ModelCheckpoint {folder, every_n_train_steps = 1, save_top_k = 2},
+      moth.callbacks.ModelCheckpoint {folder, save_top_k = 2},
       moth.callbacks.EarlyStopping {patience = 3},
       {on_batch_end = function(_, run)
         seen[#seen + 1] = run.step
