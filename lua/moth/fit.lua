@@ -271,10 +271,6 @@ local function train(run)
   local ranks = run.ranks
   run.net:train()
   if ranks then ranks:begin_epoch(run) end
-  if ranks and not ranks.even and run.closure then
-    errors.argument("fit", "loader", "LBFGS needs as many batches in all processes",
-      "E_UNSUPPORTED")
-  end
   local next_batch = batches_of(run)
   for input, target, third, fourth in ranks and ranks:batches(next_batch) or next_batch do
     if accumulates then move_window(run) end

@@ -65,13 +65,19 @@ local function reversed(list)
   return result
 end
 
--- The flat tensor of a bucket, and its views with the shapes of the parameters.
+local function keep(x)
+  lib.check(lib.C.moth_keep_always(lib.ctx, x), "DistributedDataParallel")
+  return x
+end
+
+-- The flat tensor of a bucket, and its views with the shapes of the parameters. They stay when the
+-- moth.scope of the first pass ends.
 local function make_flat(unit)
   local n, at = 0, 1
   for _, p in ipairs(unit) do n = n + p:numel() end
-  unit.flat, unit.views = moth.zeros({n}, {dtype = unit[1].dtype}), {}
+  unit.flat, unit.views = keep(moth.zeros({n}, {dtype = unit[1].dtype})), {}
   for i, p in ipairs(unit) do
-    unit.views[i] = unit.flat:narrow(1, at, p:numel()):view(p.shape)
+    unit.views[i] = keep(unit.flat:narrow(1, at, p:numel()):view(p.shape))
     at = at + p:numel()
   end
 end

@@ -84,7 +84,10 @@ function Ranks:begin_epoch(run)
   local n = run.length or -1
   local most, least, unknown = moth.no_grad(largest, self, n, -n, n < 0 and 1 or 0)
   self.even, self.source = unknown == 0 and most == -least, nil
-  self.keeps_source = run.capture -- a captured step copies the buffers of one process
+  if not self.even and (run.closure or run.capture) then
+    errors.argument("fit", "loader", (run.capture and "a captured step" or "LBFGS")
+      .. " needs the same known number of batches in all processes", "E_UNSUPPORTED")
+  end
   run.batches = self.even and n or nil
 end
 
@@ -99,7 +102,7 @@ function Ranks:batches(next_batch)
     local rank = self.active and self.rank or self.size
     local first = self.size - moth.no_grad(largest, self, self.size - rank)
     if first == self.size then return nil end -- no process has a batch
-    if not self.keeps_source then self.source = self.group.ranks[first + 1] end
+    self.source = self.group.ranks[first + 1]
     if self.active then return input, ... end
     return false
   end
