@@ -298,6 +298,15 @@ void moth_interrupts_to(void (*handler)(int number), bool restarts) {
   sigaction(SIGINT, &action, NULL);
 }
 
+void moth_interrupts_end(bool on) {
+  static struct sigaction before;
+  struct sigaction ends = {.sa_flags = 0};
+  ends.sa_handler = SIG_DFL;
+  sigemptyset(&ends.sa_mask);
+  if (on) sigaction(SIGINT, NULL, &before);
+  if (before.sa_handler != SIG_IGN) sigaction(SIGINT, on ? &ends : &before, NULL);
+}
+
 static volatile sig_atomic_t stop_signal; /* the first signal of this watch */
 static const int stop_signals[] = {SIGINT, SIGTERM};
 static struct sigaction stop_before[2]; /* the actions that the watch replaces */

@@ -102,6 +102,10 @@ void moth_signals_release(const moth_signals *held, bool failed); /* failed: may
 /* Sets the handler of Ctrl-C, which runs on any thread. restarts: interrupted reads continue. */
 void moth_interrupts_to(void (*handler)(int number), bool restarts);
 
+/* Between (true) and (false) Ctrl-C ends the process, unless the process ignores it: for calls
+** that cannot be cancelled. One thread at a time. */
+void moth_interrupts_end(bool on);
+
 /* -- numbers as text, with a decimal point in every locale that the host sets -- */
 
 double moth_text_number(const char *text); /* strtod */

@@ -253,6 +253,12 @@ void moth_interrupts_to(void (*handler)(int number), bool restarts) {
   signal(SIGINT, handler);
 }
 
+void moth_interrupts_end(bool on) {
+  static void (*before)(int number);
+  if (on) before = signal(SIGINT, SIG_DFL);
+  else signal(SIGINT, before);
+}
+
 static volatile sig_atomic_t stop_signal; /* the first signal of this watch */
 static void (*stop_before)(int number);   /* the handler that the watch replaces */
 static int stop_watchers;

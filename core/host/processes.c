@@ -650,7 +650,9 @@ static int open_world(moth_ctx *ctx, struct moth_processes *p) {
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a process can use MPI only once, and it was closed");
   if (!code && !ready) {
     choose_algorithms();
+    moth_interrupts_end(true);
     code = p->mpi->init(MOTH_MPI_FUNNELED, &level);
+    moth_interrupts_end(false);
     p->started_here = !code;
   }
   if (code) return moth_fail(ctx, MOTH_E_IO, NULL, "MPI_Init failed with code %d", code);
@@ -739,7 +741,9 @@ int32_t moth_mpi_close(moth_ctx *ctx) {
   const moth_mpi *mpi = p->mpi;
   const bool ends = p->started_here;
   moth_processes_free(ctx);
+  moth_interrupts_end(true);
   const int code = ends ? mpi->finalize() : 0;
+  moth_interrupts_end(false);
   return code ? moth_fail(ctx, MOTH_E_IO, NULL, "MPI_Finalize failed with code %d", code)
               : MOTH_OK;
 }

@@ -14,7 +14,8 @@ local C = ffi.C
 local seconds = lib.C.moth_seconds
 
 local KILLS = tonumber(os.getenv "MOTH_KILLS")
-local WITHIN, LIMIT = 2, 20 -- seconds: allowed; until the spec ends what hangs
+local WITHIN = KILLS and 2 or 10 -- seconds; other specs may run at the same time as a short run
+local LIMIT = 60                 -- seconds until the spec ends what hangs
 local KILL, INT, TERM = 9, 2, 15
 local LATEST = 3            -- the latest moment: the training has begun by then
 
@@ -73,10 +74,11 @@ local function shared_memory()
 end
 
 -- New segments of shared memory that no process uses. Other programs may run at the same time.
+-- MPICH leaves a file mpich_shar_tmp* if a rank is killed inside MPI_Init.
 local function left_segments(before)
   local left
   for name in pairs(shared_memory()) do
-    if not before[name]
+    if not before[name] and not name:find "^mpich_shar_tmp"
         and os.execute(("grep -qsF /dev/shm/%s /proc/[0-9]*/maps"):format(name)) ~= 0 then
       left = (left and left .. " " or "") .. name
     end
@@ -128,6 +130,7 @@ local function strike(program, n, moment, signal, at_launcher)
   local taken = wait_for(LIMIT, function() return #processes(mark) == 0 end)
   local output = read(folder .. "/out")
   for _, process in ipairs(taken and {} or processes(mark)) do C.kill(process, 9) end
+  wait_for(3, function() return not left_segments(before) end)
   local left = files_below(folder .. "/tmp") .. (left_segments(before) or "")
   os.execute("rm -r " .. folder)
   return taken, output, left
@@ -146,13 +149,15 @@ describe("a training of several ranks", function()
     for _, n in ipairs {2, 4} do
       it(("under %s, %d ranks: one is killed, all end within 2 s"):format(launcher[1], n),
         function()
-          local longest = 0
+          local longest, late = 0, {}
           for i = 1, count do
             local moment = math.random() * LATEST
             local taken, output, left = strike(launcher[2], n, moment, KILL)
             local when = ("kill %d, after %.2f s: "):format(i, moment)
             assert.truthy(taken, when .. "a process hangs\n" .. output)
-            assert.is_true(taken < WITHIN, ("%sended after %.2f s\n%s"):format(when, taken, output))
+            if taken > WITHIN then
+              late[#late + 1] = ("%sended after %.2f s"):format(when, taken)
+            end
             assert.truthy(output:find "exited on signal 9" or output:find "BAD TERMINATION"
               or output:find "the job has been aborted", when .. "no message\n" .. output)
             assert.are.equal("", left, when .. "left")
@@ -162,15 +167,20 @@ describe("a training of several ranks", function()
             io.stderr:write(("\n%s, %d ranks: %d kills, all ended within %.2f s\n"):format(
               launcher[1], n, count, longest))
           end
+          assert.are.equal("", table.concat(late, "\n"))
         end)
     end
 
     for name, signal in pairs {["Ctrl-C"] = INT, SIGTERM = TERM} do
       it(("under %s, %s ends all ranks of ./moth run"):format(launcher[1], name), function()
-        local taken, output, left = strike(launcher[2], 2, LATEST, signal, true)
-        assert.truthy(taken, "a process hangs\n" .. output)
-        assert.is_true(taken < WITHIN, taken)
-        assert.are.equal("", left)
+        for i = 1, count do
+          local moment = i == 1 and LATEST or math.random() * LATEST
+          local taken, output, left = strike(launcher[2], 2, moment, signal, true)
+          local when = ("signal %d, after %.2f s: "):format(i, moment)
+          assert.truthy(taken, when .. "a process hangs\n" .. output)
+          assert.is_true(taken < WITHIN, when .. taken)
+          assert.are.equal("", left, when .. "left")
+        end
       end)
     end
   end

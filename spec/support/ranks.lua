@@ -55,7 +55,7 @@ end
 --- Runs a script in n processes. @return what it printed, and seconds
 function ranks.output(program, n, script, seconds)
   local launcher = debug.getregistry()["moth.launcher"]
-  local command = ("%s timeout -k 2 %d %s -n %d %s %s 2>&1 </dev/null"):format(ENV, seconds or 60,
+  local command = ("%s timeout -k 10 %d %s -n %d %s %s 2>&1 </dev/null"):format(ENV, seconds or 60,
     program, n, launcher and launcher.program or "moth", script)
   local pipe = io.popen(command)
   local text = pipe:read "*a"

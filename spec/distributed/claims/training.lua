@@ -147,6 +147,19 @@ return {
     made[1]:load_state_dict(state)
     made[2]:load_state_dict(want)
   end},
+  {"each step may run in a scope", function()
+    for _, as_view in ipairs {false, true} do
+      local net = DDP(mlp(), {gradient_as_bucket_view = as_view})
+      local optimizer = sgd(net:parameters())
+      for _ = 1, 4 do
+        moth.scope(function()
+          optimizer:zero_grad()
+          net(moth.randn(2, 6)):square():mean():backward()
+          optimizer:step()
+        end)
+      end
+    end
+  end},
   {"PeriodicModelAverager averages the parameters of all processes now and then", function(rank, n)
     local averagers = dist.algorithms.model_averaging.averagers
     local net = nn.Sequential(nn.Linear(3, 2), nn.Linear(600, 600))
