@@ -23,6 +23,7 @@ torch.optim torch.optim.lr_scheduler torch.optim.swa_utils
 torch.linalg torch.fft torch.special torch.signal.windows
 torch.autograd torch.autograd.functional torch.func torch.amp
 torch.utils.data torch.distributions torch.testing torchvision.ops
+torchvision.transforms.v2 torchvision.transforms.v2.functional torch.utils.tensorboard
 """.split()
 
 

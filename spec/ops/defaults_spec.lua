@@ -48,6 +48,7 @@ for line in ([[
   var unbiased: none
   var_mean unbiased: none
   optim. capturable: none
+  transforms.RandomIoUCrop sampler_options: torchvision's numbers
 ]]):gmatch "[^\n]+" do
   local name, arguments = line:match "^%s+(%S+) ([^:]+):"
   for argument in arguments and arguments:gmatch "[%w_]+" or function() end do
@@ -90,6 +91,11 @@ local function plain(text)
   return first
 end
 
+-- A text without spaces, its numbers with 12 digits.
+local function list_text(text)
+  return (text:gsub("%s", ""):gsub("%d+%.?%d*", function(n) return ("%.12g"):format(n) end))
+end
+
 local function is_place(argument)
   return argument:find "^dims?%d?$" or argument:find "_dims?$" or argument == "blank" or
     argument == "argnums"
@@ -107,7 +113,7 @@ local function same(argument, here, there)
   local a, b = tonumber(here), tonumber((plain(there)))
   if a and b and is_place(argument) and b >= 0 and a == b + 1 then return true end
   if a and b then return math.abs(a - b) <= 1e-13 * math.abs(b) end
-  return here:gsub("%s", "") == there
+  return list_text(here) == list_text(there)
 end
 
 local function index(t, name) return t[name] end
@@ -128,7 +134,8 @@ describe("the defaults of arguments", function()
     local known, compared, right, wrong = {}, 0, {}, {}
     for line in io.lines(FILE) do
       local space, name, rest = line:match "^(torch[%w_.]*) ([%w_]+) (.*)$"
-      local place = space and space:gsub("^torchvision", "moth"):gsub("^torch", "moth")
+      local place = space and space:gsub("^torchvision%.transforms%.v2", "moth.transforms")
+        :gsub("^torchvision", "moth"):gsub("^torch", "moth")
       local path = space and place .. "." .. name
       if path and known[path] == nil then
         local value = reached(place, name)

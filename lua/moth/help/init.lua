@@ -28,7 +28,7 @@ function help.default(arg, lua)
   local text = arg.fallback
   if text == "" then return nil end
   if arg.choices and (arg.kind == "enum" or text:find("|", 1, true)) then
-    return '"' .. arg.choices[1] .. '"'
+    return '"' .. (type(arg.default) == "string" and arg.default or arg.choices[1]) .. '"'
   end
   local n = tonumber(text)
   if n and not lua and n >= 0 and SHIFTED[arg.row.name] then return tostring(n + 1) end
