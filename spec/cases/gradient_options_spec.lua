@@ -1,5 +1,6 @@
 -- Cases: first and second derivatives of functions whose numbers differ from their defaults,
--- against finite differences, in float64: a default of 1 hides a factor that is missing, or inverted.
+-- against finite differences, in float64: a default of 1 hides a factor that is missing or
+-- inverted.
 
 local moth = require "moth"
 
