@@ -510,8 +510,9 @@ void moth_stop_repeat(void);       /* sends that signal again, after the watch *
 
 /* ---- cdef continues: distributed ---- */
 
-/* Messages between processes through MPI (core/host/processes.c). Ranks and groups count from 0;
-** group 0 has all processes. One context of a process may use MPI. */
+/* Messages between processes: of CPU tensors through MPI (core/host/processes.c), of GPU tensors
+** through NCCL (device_transfers.c). Ranks and groups count from 0; group 0 has all processes. One
+** context of a process may use them. */
 typedef struct moth_transfer moth_transfer;
 enum { /* kinds of messages */
   MOTH_TRANSFER_BARRIER, MOTH_TRANSFER_BROADCAST, MOTH_TRANSFER_REDUCE, MOTH_TRANSFER_ALL_REDUCE,
@@ -526,24 +527,38 @@ typedef struct moth_transfer_args {
   int32_t kind, group, op;
   int32_t peer;              /* the root, receiver or sender in the group; recv: -1 is any */
   int32_t tag;               /* of send and recv, from 0 to 32767 */
-  moth_handle input, output; /* contiguous CPU tensors of one dtype; may be the same */
+  moth_handle input, output; /* contiguous, of one dtype and device; may be the same */
   const int64_t *sizes;      /* all_to_all: elements to each rank, then from each rank */
+  double seconds;            /* of GPU tensors: a transfer that takes longer ends its group */
 } moth_transfer_args;
 /* Opens the library at `path` (NULL: the one that is installed) and calls MPI_Init, unless the host
 ** has. Fills in this process's rank and the number of processes. */
 int32_t moth_mpi_open(moth_ctx *ctx, const char *path, int32_t *rank, int32_t *size);
 int32_t moth_mpi_found(moth_ctx *ctx); /* 1 if MPI can be opened, else 0 */
 const char *moth_mpi_version(moth_ctx *ctx); /* NULL if MPI is not open */
-int32_t moth_mpi_close(moth_ctx *ctx); /* calls MPI_Finalize, which waits for all processes */
+/* Leaves the groups. Calls MPI_Finalize, which waits for all processes. */
+int32_t moth_mpi_close(moth_ctx *ctx);
 int32_t moth_mpi_abort(moth_ctx *ctx, int32_t code); /* ends all processes */
 /* A group of these ranks of group 0. All processes call it, with the same ranks. */
 int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *group);
 int32_t moth_group_free(moth_ctx *ctx, int32_t group);
+/* Joins `size` processes without MPI: rank 0 listens at the port of `host`, the others connect to
+** it. */
+int32_t moth_rendezvous_open(moth_ctx *ctx, const char *host, int32_t port, int32_t rank,
+                             int32_t size, double seconds);
+/* Copies n bytes from rank `root` to all processes, which all call it, without MPI. */
+int32_t moth_rendezvous_share(moth_ctx *ctx, int32_t root, void *bytes, int64_t n, double seconds);
+/* The 128 bytes that one member of a group makes, and all members pass to moth_nccl_open. */
+int32_t moth_nccl_id(moth_ctx *ctx, void *id);
+/* Connects the members of a group for tensors of GPUs; `device` is that of this process. */
+int32_t moth_nccl_open(moth_ctx *ctx, int32_t group, int32_t device, const void *id,
+                       double seconds);
 /* Starts a message, which keeps its tensors alive. Members of a group start its collectives in the
 ** same order. */
 int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_transfer **made);
 int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m); /* 1, 0 or an error */
-/* Waits at most so many seconds. *source (or NULL): the sender of a received message. */
+/* Waits at most so many seconds. *source (or NULL): the sender of a received message. With seconds
+** < 0 and GPU tensors, the current stream waits and not the CPU. */
 int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int32_t *source);
 void moth_transfer_free(moth_ctx *ctx, moth_transfer *m); /* an unfinished one goes on */
 

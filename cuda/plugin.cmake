@@ -110,6 +110,14 @@ if(CMAKE_CXX_COMPILER AND NOT MOTH_BUILD_CUDA) # a source file has one language 
       -fsanitize-undefined-trap-on-error)
   endif()
   target_link_libraries(moth_cuda_emulated PRIVATE Threads::Threads)
+  # NCCL of the emulator: MOTH_NCCL=build/emulated/libmoth_nccl.so
+  add_library(moth_nccl_emulated MODULE EXCLUDE_FROM_ALL cuda/emulator/nccl.cpp)
+  target_include_directories(moth_nccl_emulated PRIVATE core)
+  set_target_properties(moth_nccl_emulated PROPERTIES OUTPUT_NAME moth_nccl CXX_STANDARD 17
+    CXX_VISIBILITY_PRESET hidden
+    LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/emulated")
+  target_compile_options(moth_nccl_emulated PRIVATE -O1 -Wall -Wextra -fno-strict-aliasing)
+  add_dependencies(moth_cuda_emulated moth_nccl_emulated)
   if(MOTH_RACECHECK)
     # The compiler calls __tsan_read4(address) and its variants before each access of a kernel.
     # watch.cpp defines them, so no library is linked. memcpy and similar calls are wrapped.

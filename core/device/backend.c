@@ -13,6 +13,7 @@
 #include "kernel/math/maps.h"
 #include "base/random.h"
 #include "call/registry.h"
+#include "host/processes.h"
 #include "base/system.h"
 #include "autograd/tape.h"
 
@@ -57,6 +58,7 @@ static const moth_host lent = {
   .absent = moth_absent, .check_write = moth_check_write, .storage_bump = moth_storage_bump,
   .float32_precision = float32_precision, .deterministic = deterministic,
   .cudnn = cudnn, .alloc = host_alloc, .dealloc = host_dealloc, .map_name = map_name,
+  .check_transfers = moth_transfers_check,
 };
 
 /* -- loading: once per process; a failure is kept as a message -- */

@@ -17,7 +17,7 @@
 #include "kernel/gemm/product.h"
 #include "tensor/loop.h"
 
-#define MOTH_BACKEND_VERSION 5
+#define MOTH_BACKEND_VERSION 6
 #define MOTH_MAX_DEVICES 16
 
 /* A kernel of an op, with the arguments of its `_cpu` function. */
@@ -73,6 +73,8 @@ typedef struct moth_graph_functions {
   void (*drop)(moth_ctx *ctx, moth_graph *g);
 } moth_graph_functions;
 
+typedef struct moth_transfer_functions moth_transfer_functions; /* device/transfers.h */
+
 typedef struct moth_backend {
   uint32_t version, size; /* MOTH_BACKEND_VERSION, bytes of this struct */
   const char *name;       /* "cuda" */
@@ -93,6 +95,7 @@ typedef struct moth_backend {
   int (*multiply)(moth_ctx *ctx, const moth_product *p, const moth_batch *batch);
   const moth_stream_functions *streams;
   const moth_graph_functions *graphs;
+  const moth_transfer_functions *transfers;
   int (*synchronize)(moth_ctx *ctx, int device); /* waits for all streams; returns late errors */
   int (*memory)(moth_ctx *ctx, int device, moth_device_info *info);
   void (*empty_cache)(moth_ctx *ctx, int device);
@@ -138,6 +141,7 @@ typedef struct moth_host {
   void *(*alloc)(moth_ctx *ctx, int64_t nbytes); /* memory of the CPU */
   void (*dealloc)(moth_ctx *ctx, void *block, int64_t nbytes);
   const char *(*map_name)(int64_t number); /* of a function (kernel/math/maps.h) */
+  int (*check_transfers)(moth_ctx *ctx); /* between processes: raises their failures */
 } moth_host;
 
 typedef const moth_backend *(*moth_backend_init_fn)(const moth_host *host);

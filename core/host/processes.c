@@ -1,5 +1,5 @@
-/* processes.c -- messages between processes through MPI: collectives, sends and receives of
-** tensors, groups of processes.
+/* processes.c -- messages between processes: collectives, sends and receives of tensors, groups of
+** processes. Messages of CPU tensors are MPI's, those of GPU tensors are in device_transfers.c.
 **
 ** Every message is a nonblocking MPI operation. MPI works only inside calls of its own, so messages
 ** advance while a caller waits, and at the polls of kernels (moth_cancelled): a reduction of
@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/system.h"
 #include "base/threads.h"
+#include "device/device.h"
 #include "kernel/divide.h"
 #include "tensor/dtype.h"
 #include "tensor/handles.h"
@@ -45,59 +46,22 @@ _Static_assert((int)RECV == (int)MOTH_TRANSFER_RECV, "kinds as in moth_lua.h");
 
 enum { QUESTION = 1, ANSWER = 2 }; /* tags of notes */
 
-typedef struct group {
-  moth_mpi_handle comm; /* of members */
-  int32_t *ranks;       /* in the group of all processes */
-  int32_t n, rank;      /* rank: of this process, or -1 */
-  int64_t started;      /* messages that this process has started */
-  bool used;
-} group;
-
-typedef struct note { /* what processes tell each other about a group */
-  int64_t group, started, kind; /* kind: of the call that waits, or -1 */
-  moth_mpi_handle request;
-} note;
-
 enum { NOTE_SIZE = 3, NOTES = 64 };
 
 /* Sent notes; a request of 0 is none. They outlive the context: MPI may still read them. */
-static note notes[NOTES];
+static moth_note notes[NOTES];
 static uint32_t next_note;
-
-struct moth_transfer {
-  moth_transfer *next;
-  moth_transfer_args x;
-  moth_tensor *input, *output; /* counted */
-  moth_mpi_handle request;
-  char *scratch; /* reductions of f16 and bf16: f32 */
-  char *copy;    /* of an input that shares memory with the output, or NULL */
-  int64_t scratch_bytes, copy_bytes;
-  int *counts; /* of all_to_all */
-  int64_t number; /* among the collectives of the group; INT64_MAX: none of them */
-  bool done, dropped; /* dropped: nobody waits for it */
-  bool captured;      /* started while a captured step was recorded, which contains it */
-  bool replayed;      /* started by a replay of a captured step: no handle refers to it */
-  int code, source;
-};
-
-struct moth_processes {
-  const moth_mpi *mpi;
-  group *groups;
-  int32_t ngroups;
-  moth_transfer *messages;
-  moth_mpi_handle monitor; /* the communicator of notes */
-  bool started_here; /* this context has called MPI_Init */
-  int32_t waits_for; /* the kind of the message that the caller waits for, or -1 */
-  double polled, listened;
-  uint32_t polls;
-};
 
 static atomic_bool taken; /* a context of this process uses MPI */
 static pid_t first_user;  /* the process that has used MPI, or 0; a forked child cannot */
 
-static const char *const kind_names[] = {
+const char *const moth_transfer_names[] = {
   "barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "gather",
   "all_gather", "scatter", "all_to_all", "send", "recv"};
+
+static bool on_device(const moth_transfer *m) {
+  return (m->input && m->input->storage->device) || (m->output && m->output->storage->device);
+}
 
 static int mpi_error(moth_ctx *ctx, int code) {
   char text[1024] = "";
@@ -117,7 +81,7 @@ static int not_ours(moth_ctx *ctx) {
                    "MPI belongs to the process that this one was forked from");
 }
 
-static group *group_of(moth_ctx *ctx, int32_t index) {
+moth_group *moth_group_of(moth_ctx *ctx, int32_t index) {
   struct moth_processes *p = ctx->processes;
   if (!p) not_open(ctx);
   else if (forked()) not_ours(ctx);
@@ -131,7 +95,7 @@ static group *group_of(moth_ctx *ctx, int32_t index) {
 
 static void send_note(struct moth_processes *p, int to, int tag, int64_t index, int64_t started,
                       int64_t kind) {
-  note *n = &notes[next_note++ % NOTES];
+  moth_note *n = &notes[next_note++ % NOTES];
   int done = 1, source;
   if (n->request && n->request != p->mpi->no_request) p->mpi->test(&n->request, &done, &source);
   if (!done) return; /* the receiver takes none */
@@ -142,7 +106,7 @@ static void send_note(struct moth_processes *p, int to, int tag, int64_t index, 
 }
 
 /* Receives a note with this tag, if there is one. Returns its sender, or -1. */
-static int take_note(struct moth_processes *p, int tag, note *n) {
+static int take_note(struct moth_processes *p, int tag, moth_note *n) {
   int found = 0, source = -1, done = 0, ignored;
   if (p->mpi->probe(p->mpi->any_source, tag, p->monitor, &found, &source) || !found) return -1;
   if (p->mpi->receive(n, NOTE_SIZE, p->mpi->types[MOTH_I64], source, tag, p->monitor,
@@ -154,7 +118,8 @@ static int take_note(struct moth_processes *p, int tag, note *n) {
 }
 
 static void answer_questions(struct moth_processes *p) {
-  note n;
+  moth_note n;
+  if (!p->mpi) return;
   for (int from; (from = take_note(p, QUESTION, &n)) >= 0;) {
     const bool known = n.group >= 0 && n.group < p->ngroups && p->groups[n.group].used;
     send_note(p, from, ANSWER, n.group, known ? p->groups[n.group].started : -1, p->waits_for);
@@ -166,7 +131,7 @@ static void answer_questions(struct moth_processes *p) {
 /* The result of a reduction, from the scratch buffer to the tensor; the mean from the sum. */
 static void finish_reduction(const struct moth_processes *p, moth_transfer *m) {
   moth_tensor *y = m->output;
-  const group *g = &p->groups[m->x.group];
+  const moth_group *g = &p->groups[m->x.group];
   const bool arrives = m->x.kind != REDUCE || m->x.peer == g->rank;
   const int dtype = y->l.dtype, compute = moth_compute_dtype(dtype);
   const int64_t n = y->l.numel;
@@ -188,12 +153,22 @@ static void finish(struct moth_processes *p, moth_transfer *m) {
 }
 
 static void release(moth_ctx *ctx, moth_transfer *m) {
+  if (m->job) moth_plugin->transfers->drop(m->job);
   moth_tensor_release(m->input);
   moth_tensor_release(m->output);
   moth_dealloc(ctx, m->scratch, m->scratch_bytes);
   moth_dealloc(ctx, m->copy, m->copy_bytes);
   free(m->counts);
   moth_dealloc(ctx, m, sizeof *m);
+}
+
+/* Nobody waits for it any more. After a join, later users of the tensors' blocks run behind it. */
+static void drop_message(moth_transfer *m) {
+  m->dropped = true;
+  if (!m->joined) return;
+  moth_tensor_release(m->input);
+  moth_tensor_release(m->output);
+  m->input = m->output = NULL;
 }
 
 static void unlink_message(struct moth_processes *p, moth_transfer *m) {
@@ -203,12 +178,14 @@ static void unlink_message(struct moth_processes *p, moth_transfer *m) {
 }
 
 /* Tests every message. Frees those that are done and that nobody waits for. */
-static void progress(moth_ctx *ctx) {
+void moth_transfers_progress(moth_ctx *ctx) {
   struct moth_processes *p = ctx->processes;
   for (moth_transfer *m = p->messages, *next; m; m = next) {
     int done = m->done;
     next = m->next;
-    if (!done) {
+    if (!done && m->job) {
+      moth_device_transfer_test(p, m);
+    } else if (!done) {
       m->code = p->mpi->test(&m->request, &done, &m->source);
       if (done || m->code) finish(p, m);
     }
@@ -227,38 +204,39 @@ static void poll(moth_ctx *ctx) {
   if (moves) p->polled = now;
   if (listens) p->listened = now;
   if ((!moves && !listens) || forked()) return;
-  if (moves) progress(ctx);
+  if (moves) moth_transfers_progress(ctx);
   if (listens) answer_questions(p);
 }
 
 /* -- waiting -- */
 
 /* Does a message wait for this rank of its group? */
-static bool concerns(const moth_transfer *m, const group *g, int rank) {
+static bool concerns(const moth_transfer *m, const moth_group *g, int rank) {
   return rank != g->rank && (m->x.kind < SEND || m->x.peer < 0 || m->x.peer == rank);
 }
 
 /* Asks the ranks that the message waits for which messages they have started. `text` becomes the
 ** answers of those that have not started this one. */
-static void find_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size) {
+void moth_transfer_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size) {
   struct moth_processes *p = ctx->processes;
-  const group *g = &p->groups[m->x.group];
+  const moth_group *g = &p->groups[m->x.group];
   const char *lacking = m->x.kind == SEND ? "not received it"
                         : m->x.kind == RECV ? "sent no such message" : "not called it";
   size_t used = 0;
   int missing = 0;
+  text[0] = 0;
+  if (!p->mpi) return;
   int64_t *started = calloc((size_t)g->n, sizeof *started);
   int *kind = calloc((size_t)g->n, sizeof *kind);
-  text[0] = 0;
   for (int i = 0; started && kind && i < g->n; i++) {
     started[i] = concerns(m, g, i) ? -1 : m->number;
     if (started[i] < 0) send_note(p, g->ranks[i], QUESTION, m->x.group, 0, 0);
   }
   for (const double until = moth_seconds() + ANSWER_WITHIN; moth_seconds() < until;) {
-    note n;
+    moth_note n;
     const int from = take_note(p, ANSWER, &n);
     answer_questions(p);
-    progress(ctx);
+    moth_transfers_progress(ctx);
     for (int i = 0; from >= 0 && started && kind && i < g->n; i++)
       if (g->ranks[i] == from && n.group == m->x.group) {
         started[i] = n.started;
@@ -268,7 +246,7 @@ static void find_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size
   }
   for (int i = 0; started && kind && i < g->n && used < size; i++) {
     if (started[i] >= m->number || missing++ > 7) continue;
-    const char *where = kind[i] >= 0 ? kind_names[kind[i]] : NULL;
+    const char *where = kind[i] >= 0 ? moth_transfer_names[kind[i]] : NULL;
     int n = started[i] < 0
       ? snprintf(text + used, size - used, "; rank %d does not answer", g->ranks[i])
       : snprintf(text + used, size - used, "; rank %d has %s (%s%s)", g->ranks[i], lacking,
@@ -281,16 +259,16 @@ static void find_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size
 
 static int timed_out(moth_ctx *ctx, const moth_transfer *m, double seconds) {
   char text[512];
-  find_missing(ctx, m, text, sizeof text);
+  moth_transfer_missing(ctx, m, text, sizeof text);
   if (m->done) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_IO, NULL, "no result after %g s%s", seconds,
                    text[0] || m->x.kind >= SEND ? text : "; all ranks have called it");
 }
 
-static int wait(moth_ctx *ctx, moth_transfer *m, double seconds) {
+int moth_transfer_await(moth_ctx *ctx, moth_transfer *m, double seconds) {
   const double began = moth_seconds();
   for (uint32_t turn = 0; !m->done; turn++) {
-    progress(ctx);
+    moth_transfers_progress(ctx);
     if (m->done) break;
     if (turn % 16 == 15 && moth_cancelled(ctx)) return moth_stopped(ctx);
     const double passed = moth_seconds() - began;
@@ -304,10 +282,8 @@ static int wait(moth_ctx *ctx, moth_transfer *m, double seconds) {
 /* -- starting -- */
 
 static int check_tensor(moth_ctx *ctx, const moth_tensor *x, const char *arg) {
-  if (x->storage->device)
-    return moth_fail(ctx, MOTH_E_DEVICE, arg, "MPI needs a tensor of the CPU");
   if (!moth_contiguous(x)) return moth_fail(ctx, MOTH_E_ARG, arg, "a contiguous tensor is needed");
-  if (x->l.numel > INT32_MAX)
+  if (!x->storage->device && x->l.numel > INT32_MAX)
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, arg, "a message has at most 2^31 - 1 elements");
   return MOTH_OK;
 }
@@ -329,10 +305,6 @@ static int prepare_reduction(moth_ctx *ctx, moth_transfer *m, const void **from,
   const struct moth_processes *p = ctx->processes;
   const int dtype = m->input->l.dtype;
   const int64_t n = m->input->l.numel;
-  if (m->x.op == MOTH_REDUCE_MEAN && !moth_is_float(dtype))
-    return moth_fail(ctx, MOTH_E_DTYPE, "op", "the mean needs a float tensor");
-  if (moth_is_float(dtype) && m->x.op >= MOTH_REDUCE_BAND && m->x.op != MOTH_REDUCE_MEAN)
-    return moth_fail(ctx, MOTH_E_DTYPE, "op", "bitwise operations need an integer tensor");
   *from = input_of(m);
   *to = moth_at(m->output);
   if (moth_is_half(dtype)) {
@@ -349,7 +321,7 @@ static int prepare_reduction(moth_ctx *ctx, moth_transfer *m, const void **from,
   return MOTH_OK;
 }
 
-static int start_all_to_all(moth_ctx *ctx, moth_transfer *m, const group *g) {
+static int start_all_to_all(moth_ctx *ctx, moth_transfer *m, const moth_group *g) {
   const struct moth_processes *p = ctx->processes;
   int *counts = m->counts = calloc((size_t)g->n * 4 + 1, sizeof *counts);
   int64_t at[2] = {0, 0};
@@ -372,8 +344,17 @@ static int start_all_to_all(moth_ctx *ctx, moth_transfer *m, const group *g) {
   return code ? mpi_error(ctx, code) : MOTH_OK;
 }
 
+static int check_reduction(moth_ctx *ctx, const moth_transfer *m) {
+  const int dtype = m->input->l.dtype;
+  if (m->x.op == MOTH_REDUCE_MEAN && !moth_is_float(dtype))
+    return moth_fail(ctx, MOTH_E_DTYPE, "op", "the mean needs a float tensor");
+  if (moth_is_float(dtype) && m->x.op >= MOTH_REDUCE_BAND && m->x.op != MOTH_REDUCE_MEAN)
+    return moth_fail(ctx, MOTH_E_DTYPE, "op", "bitwise operations need an integer tensor");
+  return MOTH_OK;
+}
+
 /* How many times the elements of the input does the output have, times n? 0: any number. */
-static int check_sizes(moth_ctx *ctx, const moth_transfer *m, const group *g) {
+static int check_sizes(moth_ctx *ctx, const moth_transfer *m, const moth_group *g) {
   const moth_tensor *x = m->input, *y = m->output;
   if (x && y && x->l.dtype != y->l.dtype)
     return moth_fail(ctx, MOTH_E_DTYPE, "output", "input and output need one dtype");
@@ -389,7 +370,7 @@ static int check_sizes(moth_ctx *ctx, const moth_transfer *m, const group *g) {
                            (int)g->n) : MOTH_OK;
 }
 
-static int start(moth_ctx *ctx, moth_transfer *m, const group *g) {
+static int start(moth_ctx *ctx, moth_transfer *m, const moth_group *g) {
   const moth_mpi *mpi = ctx->processes->mpi;
   const moth_tensor *some = m->input ? m->input : m->output;
   const int dtype = some ? some->l.dtype : MOTH_U8;
@@ -398,8 +379,8 @@ static int start(moth_ctx *ctx, moth_transfer *m, const group *g) {
   void *to = m->output ? moth_at(m->output) : NULL;
   const int kind = m->x.kind, root = m->x.peer;
   const int n = some ? (int)some->l.numel : 0, out = m->output ? (int)m->output->l.numel : 0;
-  int status = check_sizes(ctx, m, g), code = 0;
-  if (!status && reduces(kind)) status = prepare_reduction(ctx, m, &from, &to, &type);
+  int status = MOTH_OK, code = 0;
+  if (reduces(kind)) status = prepare_reduction(ctx, m, &from, &to, &type);
   if (status) return status;
   const moth_mpi_handle op = reduces(kind) ? op_of(mpi, m->x.op, dtype) : 0;
   switch (kind) {
@@ -427,7 +408,7 @@ static bool reads(int kind) {
 }
 
 /* Resolves the tensors that this rank's side of the message needs; NULL for the others. */
-static int find_tensors(moth_ctx *ctx, const moth_transfer_args *x, const group *g,
+static int find_tensors(moth_ctx *ctx, const moth_transfer_args *x, const moth_group *g,
                         moth_tensor **input, moth_tensor **output) {
   const bool root = x->peer == g->rank;
   *input = *output = NULL;
@@ -439,7 +420,28 @@ static int find_tensors(moth_ctx *ctx, const moth_transfer_args *x, const group 
     *output = moth_resolve(ctx, &x->output, "output");
     if (!*output || check_tensor(ctx, *output, "output")) return ctx->error.code;
   }
+  if (*input && *output && (*input)->l.device != (*output)->l.device)
+    return moth_fail(ctx, MOTH_E_DEVICE, "output", "input and output need one device");
   return MOTH_OK;
+}
+
+/* Replaces the input, a tensor of a device, by a copy. */
+static int copy_input(moth_ctx *ctx, moth_transfer *m) {
+  moth_tensor *x = m->input;
+  m->input = moth_tensor_new(ctx, &x->l);
+  const int status = m->input ? moth_copy_into(m->input, x) : ctx->error.code;
+  moth_tensor_release(x);
+  return status;
+}
+
+/* Checks the message before it is started. */
+static int check(moth_ctx *ctx, const moth_transfer *m, const moth_group *g) {
+  int status = check_sizes(ctx, m, g);
+  if (!status && reduces(m->x.kind)) status = check_reduction(ctx, m);
+  if (!status && !ctx->processes->mpi && !on_device(m))
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "messages of the CPU need MPI: start the processes "
+                     "with mpirun, or pass tensors of a GPU");
+  return status;
 }
 
 /* Gives the message tensors of its own over the memory of input and output: if the data of these
@@ -457,6 +459,7 @@ static int take_tensors(moth_ctx *ctx, moth_transfer *m, const moth_tensor *inpu
                 room = output->l.numel * moth_dtype_size[output->l.dtype];
   if (from + size <= to || to + room <= from) return MOTH_OK;
   if (from == to && (m->x.kind == ALL_REDUCE || m->x.kind == REDUCE)) return MOTH_OK;
+  if (input->l.device) return copy_input(ctx, m);
   if (!(m->copy = moth_alloc(ctx, size))) return ctx->error.code;
   m->copy_bytes = size;
   memcpy(m->copy, from, (size_t)size);
@@ -464,7 +467,7 @@ static int take_tensors(moth_ctx *ctx, moth_transfer *m, const moth_tensor *inpu
 }
 
 /* Is the message one that the group can have? */
-static int check_exchange(moth_ctx *ctx, const moth_transfer_args *x, const group *g) {
+static int check_exchange(moth_ctx *ctx, const moth_transfer_args *x, const moth_group *g) {
   const bool from_any = x->kind == RECV && x->peer == -1;
   if (x->kind < 0 || x->kind > RECV || x->op < 0 || x->op > MOTH_REDUCE_MEAN ||
       (x->kind == ALL_TO_ALL && !x->sizes))
@@ -479,14 +482,16 @@ static int check_exchange(moth_ctx *ctx, const moth_transfer_args *x, const grou
 
 int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, const moth_tensor *input,
                         const moth_tensor *output, bool replayed) {
-  group *g = group_of(ctx, x->group);
+  moth_group *g = moth_group_of(ctx, x->group);
   if (!g) return ctx->error.code;
   moth_transfer *m = moth_alloc(ctx, sizeof *m);
   if (!m) return ctx->error.code;
-  *m = (moth_transfer){.x = *x, .source = -1, .request = ctx->processes->mpi->no_request,
+  *m = (moth_transfer){.x = *x, .source = -1, .started = moth_seconds(),
                        .captured = ctx->capture != NULL, .replayed = replayed};
+  if (ctx->processes->mpi) m->request = ctx->processes->mpi->no_request;
   int status = take_tensors(ctx, m, input, output);
-  if (!status) status = start(ctx, m, g);
+  if (!status) status = check(ctx, m, g);
+  if (!status) status = on_device(m) ? moth_device_transfer_start(ctx, m, g) : start(ctx, m, g);
   if (status) {
     release(ctx, m);
     return status;
@@ -500,7 +505,7 @@ int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, const moth_t
 
 int32_t moth_transfer_start(moth_ctx *ctx, const moth_transfer_args *x, moth_transfer **made) {
   MOTH_NEED(ctx, x && made, MOTH_E_ARG);
-  const group *g = group_of(ctx, x->group);
+  const moth_group *g = moth_group_of(ctx, x->group);
   moth_tensor *input, *output;
   int status = g ? check_exchange(ctx, x, g) : ctx->error.code;
   if (!status) status = find_tensors(ctx, x, g, &input, &output);
@@ -522,14 +527,15 @@ static bool knows(const moth_ctx *ctx, const moth_transfer *m) {
 int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m) {
   MOTH_NEED(ctx, m, MOTH_E_ARG);
   if (!knows(ctx, m)) return not_open(ctx);
-  progress(ctx);
+  moth_transfers_progress(ctx);
   return m->done;
 }
 
 static int wait_for(moth_ctx *ctx, moth_transfer *m, double seconds) {
   ctx->processes->waits_for = m->x.kind;
-  int status = wait(ctx, m, seconds);
+  int status = m->job && seconds < 0 ? MOTH_OK : moth_transfer_await(ctx, m, seconds);
   ctx->processes->waits_for = -1;
+  if (!status && m->job) return moth_device_transfer_join(ctx, m);
   return !status && m->code ? mpi_error(ctx, m->code) : status;
 }
 
@@ -538,7 +544,7 @@ static moth_transfer *captured_of(moth_ctx *ctx, const moth_tensor *x) {
   moth_transfer *found = NULL;
   for (moth_transfer *m = ctx->processes->messages; m; m = m->next) {
     const moth_tensor *first = m->output ? m->output : m->input;
-    if ((m->captured || m->replayed) && first && first->storage == x->storage &&
+    if ((m->captured || m->replayed) && !m->joined && first && first->storage == x->storage &&
         first->l.offset == x->l.offset)
       found = m;
   }
@@ -547,10 +553,11 @@ static moth_transfer *captured_of(moth_ctx *ctx, const moth_tensor *x) {
 
 /* Ends a transfer in a captured step or a replay. */
 int moth_transfer_end(moth_ctx *ctx, const moth_tensor *x, double seconds) {
-  if (!group_of(ctx, 0)) return ctx->error.code;
+  if (!moth_group_of(ctx, 0)) return ctx->error.code;
   moth_transfer *m = captured_of(ctx, x);
   if (!m) return MOTH_OK;
   int status = wait_for(ctx, m, seconds);
+  if (m->replayed && m->joined) drop_message(m);
   if (!m->done || !m->replayed) return status;
   unlink_message(ctx->processes, m);
   release(ctx, m);
@@ -563,7 +570,7 @@ int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int3
   moth_tensor *first = m->output ? m->output : m->input;
   if (m->captured && !ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a captured step started this %s: wait for it in the "
-                     "captured function", kind_names[m->x.kind]);
+                     "captured function", moth_transfer_names[m->x.kind]);
   int status = m->captured ? moth_transfer_wait_recorded(ctx, first, seconds)
                            : wait_for(ctx, m, seconds);
   if (source) *source = m->source;
@@ -573,8 +580,8 @@ int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int3
 void moth_transfer_free(moth_ctx *ctx, moth_transfer *m) {
   MOTH_NEED(ctx, m, );
   if (!knows(ctx, m)) return;
-  m->dropped = true;
-  progress(ctx);
+  drop_message(m);
+  moth_transfers_progress(ctx);
 }
 
 /* -- groups -- */
@@ -582,7 +589,7 @@ void moth_transfer_free(moth_ctx *ctx, moth_transfer *m) {
 static int add_group(moth_ctx *ctx, moth_mpi_handle comm, const int32_t *ranks, int32_t n,
                      int32_t rank) {
   struct moth_processes *p = ctx->processes;
-  group *grown = realloc(p->groups, (size_t)(p->ngroups + 1) * sizeof *grown);
+  moth_group *grown = realloc(p->groups, (size_t)(p->ngroups + 1) * sizeof *grown);
   int32_t *copy = malloc((size_t)n * sizeof *copy);
   if (grown) p->groups = grown;
   if (!grown || !copy) {
@@ -591,14 +598,14 @@ static int add_group(moth_ctx *ctx, moth_mpi_handle comm, const int32_t *ranks, 
   }
   for (int32_t i = 0; i < n; i++) copy[i] = ranks ? ranks[i] : i;
   p->groups[p->ngroups++] =
-    (group){.comm = comm, .ranks = copy, .n = n, .rank = rank, .used = true};
-  if (rank >= 0) p->mpi->on_error(comm, p->mpi->return_errors);
+    (moth_group){.comm = comm, .ranks = copy, .n = n, .rank = rank, .used = true};
+  if (rank >= 0 && p->mpi) p->mpi->on_error(comm, p->mpi->return_errors);
   return MOTH_OK;
 }
 
 int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *made) {
   MOTH_NEED(ctx, ranks && made, MOTH_E_ARG);
-  const group *all = group_of(ctx, 0);
+  const moth_group *all = moth_group_of(ctx, 0);
   if (!all) return ctx->error.code;
   struct moth_processes *p = ctx->processes;
   int32_t mine = -1;
@@ -615,7 +622,8 @@ int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *
     if (ranks[i] == all->rank) mine = i;
   }
   moth_mpi_handle comm = 0;
-  const int code = p->mpi->split(all->comm, mine >= 0 ? 1 : MOTH_MPI_UNDEFINED, mine, &comm);
+  const int color = mine >= 0 ? 1 : MOTH_MPI_UNDEFINED;
+  const int code = p->mpi ? p->mpi->split(all->comm, color, mine, &comm) : 0;
   if (code) return mpi_error(ctx, code);
   *made = p->ngroups;
   return add_group(ctx, comm, ranks, n, mine);
@@ -623,11 +631,14 @@ int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *
 
 int32_t moth_group_free(moth_ctx *ctx, int32_t index) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
-  group *g = group_of(ctx, index);
+  moth_group *g = moth_group_of(ctx, index);
   if (!g) return ctx->error.code;
   if (index == 0) return moth_fail(ctx, MOTH_E_ARG, "group", "the group of all processes ends "
                                    "with moth_mpi_close");
-  if (g->rank >= 0) ctx->processes->mpi->free(&g->comm);
+  int status = moth_device_transfers_end(ctx, index);
+  if (status) return status;
+  moth_group_leave_device(g, false);
+  if (g->rank >= 0 && ctx->processes->mpi) ctx->processes->mpi->free(&g->comm);
   g->used = false;
   return MOTH_OK;
 }
@@ -663,38 +674,49 @@ static int open_world(moth_ctx *ctx, struct moth_processes *p) {
                   (code = p->mpi->split(p->mpi->world, 0, rank, &comm)) ||
                   (code = p->mpi->split(p->mpi->world, 0, rank, &p->monitor))))
     status = mpi_error(ctx, code);
-  if (!status) status = add_group(ctx, comm, NULL, size, rank);
+  if (!status) status = moth_processes_ready(ctx, comm, size, rank);
   if (!status) p->mpi->on_error(p->monitor, p->mpi->return_errors);
   if (!status && p->started_here) p->mpi->on_error(p->mpi->world, p->mpi->return_errors);
   return status;
 }
 
+int moth_processes_begin(moth_ctx *ctx) {
+  bool free_now = false;
+  if (ctx->closed) return moth_fail_closed(ctx);
+  if (forked()) return not_ours(ctx);
+  if (ctx->processes || !atomic_compare_exchange_strong(&taken, &free_now, true))
+    return moth_fail(ctx, MOTH_E_STATE, NULL, "a context of this process already has a process "
+                     "group");
+  struct moth_processes *p = ctx->processes = calloc(1, sizeof *p);
+  if (p) p->waits_for = -1;
+  if (p) return MOTH_OK;
+  atomic_store(&taken, false);
+  return moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
+}
+
+int moth_processes_ready(moth_ctx *ctx, moth_mpi_handle comm, int32_t n, int32_t rank) {
+  int status = add_group(ctx, comm, NULL, n, rank);
+  if (status) return status;
+  first_user = getpid();
+  ctx->message_poll = poll;
+  atomic_fetch_or(&ctx->cancel, MOTH_MESSAGING);
+  return MOTH_OK;
+}
+
 int32_t moth_mpi_open(moth_ctx *ctx, const char *path, int32_t *rank, int32_t *size) {
   MOTH_NEED(ctx, rank && size, MOTH_E_ARG);
   if (ctx->closed) return moth_fail_closed(ctx);
-  if (forked()) return not_ours(ctx);
-  bool free_now = false;
   const moth_mpi *mpi = moth_mpi_find(ctx, path);
-  if (!mpi) return ctx->error.code;
-  if (ctx->processes || !atomic_compare_exchange_strong(&taken, &free_now, true))
-    return moth_fail(ctx, MOTH_E_STATE, NULL, "a context of this process already uses MPI");
-  struct moth_processes *p = ctx->processes = calloc(1, sizeof *p);
-  int status = p ? MOTH_OK : moth_fail(ctx, MOTH_E_MEM, NULL, "out of memory");
-  if (p) {
-    p->mpi = mpi;
-    p->waits_for = -1;
-    status = open_world(ctx, p);
-  }
-  if (status) {
+  int status = mpi ? moth_processes_begin(ctx) : ctx->error.code;
+  if (status) return status;
+  struct moth_processes *p = ctx->processes;
+  p->mpi = mpi;
+  if ((status = open_world(ctx, p))) {
     moth_processes_free(ctx);
-    if (!p) atomic_store(&taken, false);
     return status;
   }
-  first_user = getpid();
   *rank = p->groups[0].rank;
   *size = p->groups[0].n;
-  ctx->message_poll = poll;
-  atomic_fetch_or(&ctx->cancel, MOTH_MESSAGING);
   return MOTH_OK;
 }
 
@@ -705,7 +727,7 @@ int32_t moth_mpi_found(moth_ctx *ctx) {
 
 const char *moth_mpi_version(moth_ctx *ctx) {
   MOTH_NEED(ctx, true, NULL);
-  return ctx->processes ? ctx->processes->mpi->version : NULL;
+  return ctx->processes && ctx->processes->mpi ? ctx->processes->mpi->version : NULL;
 }
 
 /* Frees what the context has. Unfinished messages stay: MPI may still write to their tensors. */
@@ -714,9 +736,11 @@ void moth_processes_free(moth_ctx *ctx) {
   if (!p) return;
   ctx->message_poll = NULL;
   atomic_fetch_and(&ctx->cancel, ~MOTH_MESSAGING);
+  for (int32_t i = 0; i < p->ngroups; i++) moth_group_leave_device(&p->groups[i], true);
+  moth_rendezvous_close(p->rendezvous);
   for (moth_transfer *m = p->messages, *next; m; m = next) {
     next = m->next;
-    if (m->done) release(ctx, m);
+    if (m->done || m->job) release(ctx, m);
   }
   for (int32_t i = 0; i < p->ngroups; i++) free(p->groups[i].ranks);
   free(p->groups);
@@ -733,13 +757,16 @@ int32_t moth_mpi_close(moth_ctx *ctx) {
     moth_processes_free(ctx);
     return MOTH_OK;
   }
-  progress(ctx);
+  moth_transfers_progress(ctx);
+  int status = moth_device_transfers_end(ctx, -1);
+  if (status) return status;
   for (const moth_transfer *m = p->messages; m; m = m->next)
     if (!m->done)
       return moth_fail(ctx, MOTH_E_STATE, NULL, "%s has not ended: wait for it first",
-                       kind_names[m->x.kind]);
+                       moth_transfer_names[m->x.kind]);
   const moth_mpi *mpi = p->mpi;
   const bool ends = p->started_here;
+  for (int32_t i = 0; i < p->ngroups; i++) moth_group_leave_device(&p->groups[i], false);
   moth_processes_free(ctx);
   moth_interrupts_end(true);
   const int code = ends ? mpi->finalize() : 0;
@@ -750,7 +777,9 @@ int32_t moth_mpi_close(moth_ctx *ctx) {
 
 int32_t moth_mpi_abort(moth_ctx *ctx, int32_t code) {
   MOTH_NEED(ctx, true, MOTH_E_ARG);
-  if (!group_of(ctx, 0)) return ctx->error.code;
-  ctx->processes->mpi->abort(ctx->processes->groups[0].comm, code);
+  if (!moth_group_of(ctx, 0)) return ctx->error.code;
+  struct moth_processes *p = ctx->processes;
+  for (int32_t i = 0; i < p->ngroups; i++) moth_group_leave_device(&p->groups[i], true);
+  if (p->mpi) p->mpi->abort(p->groups[0].comm, code);
   return MOTH_OK;
 }

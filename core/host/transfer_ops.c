@@ -19,7 +19,8 @@
   ARG(int,          reduction,  , "MOTH_REDUCE_...")                             \
   ARG(int,          peer,       , "root, sender or receiver")                    \
   ARG(int,          tag,        , "of send and recv")                            \
-  ARG(int,          role,       , "READS, WRITES or both")
+  ARG(int,          role,       , "READS, WRITES or both")                       \
+  ARG(float,        seconds,    , "limit of tensors on a GPU")
 MOTH_ARGS(transfer_, TRANSFER)
 
 #define TRANSFER_WAIT(ARG)                              \
@@ -38,13 +39,13 @@ static int transfer__shape(const transfer__args *a, moth_layout *y) {
 static int transfer__cpu(const transfer__args *a, moth_tensor **out) {
   const moth_transfer_args x = {
     .kind = (int32_t)a->kind, .group = (int32_t)a->group, .op = (int32_t)a->reduction,
-    .peer = (int32_t)a->peer, .tag = (int32_t)a->tag};
+    .peer = (int32_t)a->peer, .tag = (int32_t)a->tag, .seconds = a->seconds};
   return moth_transfer_begin(a->ctx, &x, a->source ? a->source : a->role & READS ? out[0] : NULL,
                              a->role & WRITES ? out[0] : NULL, !a->ctx->capture);
 }
 
 MOTH_OP_CONST(transfer_, TRANSFER, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_HIDDEN | MOTH_OP_MUTATES | MOTH_OP_MIXED)
+              .flags = MOTH_OP_HIDDEN | MOTH_OP_MUTATES | MOTH_OP_MIXED | MOTH_OP_PORTABLE)
 
 static int transfer_wait__shape(const transfer_wait__args *a, moth_layout *y) {
   moth_shape_like(a->target, y);
@@ -57,7 +58,7 @@ static int transfer_wait__cpu(const transfer_wait__args *a, moth_tensor **out) {
 }
 
 MOTH_OP_CONST(transfer_wait_, TRANSFER_WAIT, .dtypes = MOTH_ANY,
-              .flags = MOTH_OP_HIDDEN | MOTH_OP_MUTATES)
+              .flags = MOTH_OP_HIDDEN | MOTH_OP_MUTATES | MOTH_OP_PORTABLE)
 
 int moth_transfer_start_recorded(moth_ctx *ctx, const moth_transfer_args *x, moth_tensor *input,
                                  moth_tensor *output) {
@@ -69,7 +70,7 @@ int moth_transfer_start_recorded(moth_ctx *ctx, const moth_transfer_args *x, mot
   const transfer__args args = {
     .ctx = ctx, .target = target, .source = input && input != target ? input : NULL,
     .kind = x->kind, .group = x->group, .reduction = x->op, .peer = x->peer, .tag = x->tag,
-    .role = (input == target ? READS : 0) | (output ? WRITES : 0)};
+    .role = (input == target ? READS : 0) | (output ? WRITES : 0), .seconds = x->seconds};
   int status = moth_run(&moth_op_transfer_, &args, &result);
   moth_tensor_release(result);
   return status;

@@ -2,6 +2,8 @@
 **
 ** A command runs as late as CUDA allows: when the program waits for it, or for a later command. A
 ** missing wait then always shows, as NaN or as an old value, instead of once in a thousand runs.
+** A command that waits for another process (nccl.cpp) stays at the front of its stream, and other
+** streams go on.
 ** Copies from memory that is not page-locked read their bytes at once, and copies to such memory
 ** wait, as in CUDA.
 **
@@ -14,6 +16,7 @@
 ** slabs in bytes; without it there are no slabs, so that a kernel that writes past its block is
 ** found. */
 #include "emulated.h"
+#include "submitter.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -71,7 +74,7 @@ struct moth_emulated_graph {
   std::vector<command> runs;          /* of an executable graph */
 };
 
-struct moth_emulated_stream {
+struct moth_emulated_stream : moth_emulated_submitter {
   const int device = moth_emulated_device;
   cudaGraph_t captures = NULL; /* commands become nodes of this graph */
   bool spoilt = false;         /* by a command that a capture does not allow */
@@ -100,15 +103,27 @@ struct holds { /* holds the lock until the end of a block */
   ~holds() { pthread_mutex_unlock(&moth_emulated_lock); }
 };
 
-void run_one(cudaStream_t s) {
-  command c = std::move(s->todo.front());
+/* Returns false if the command waits for another process. */
+bool run_one(cudaStream_t s) {
+  const cudaError_t error = moth_emulated_sticky ? cudaSuccess : s->todo.front()();
+  if (error == cudaErrorNotReady) return false;
   s->todo.pop_front();
-  if (!moth_emulated_sticky) moth_emulated_sticky = c();
   s->done++;
+  if (!moth_emulated_sticky) moth_emulated_sticky = error;
+  return true;
+}
+
+/* Runs a command of the stream. If it waits for another process, each other stream runs one: that
+** process may wait for it. */
+void run_some(cudaStream_t s) {
+  if (run_one(s)) return;
+  for (size_t i = 0; i < streams.size(); i++)
+    if (streams[i] != s && !streams[i]->todo.empty()) run_one(streams[i]);
+  usleep(20);
 }
 
 void run_until(cudaStream_t s, uint64_t at) {
-  while (s->done < at) run_one(s);
+  while (s->done < at) run_some(s);
 }
 
 thread_local cudaStream_t captured; /* the stream that this thread captures */
@@ -127,7 +142,8 @@ cudaError_t ask(cudaStream_t s, command c) {
   }
   s->todo.push_back(std::move(c));
   s->asked++;
-  while (s->todo.size() > MOST_TO_DO) run_one(s);
+  while (s->todo.size() > MOST_TO_DO && run_one(s)) {
+  }
   return cudaSuccess;
 }
 
@@ -210,7 +226,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   ASKED(stream);
   holds lock;
   if (stream->captures) return spoil(stream);
-  if (!stream->todo.empty()) run_one(stream);
+  if (!stream->todo.empty()) run_some(stream);
   return stream->todo.empty() ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -232,7 +248,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const uint64_t at = event->at;
   if (stream->captures) return spoil(stream); /* the event is not part of the graph */
   if (!other || other == stream || other->done >= at) return cudaSuccess;
-  return ask(stream, [=] { return run_until(other, at), cudaSuccess; });
+  return ask(stream, [=] {
+    while (other->done < at)
+      if (!run_one(other)) return cudaErrorNotReady;
+    return cudaSuccess;
+  });
 }
 
 /* -- events -- */
@@ -275,7 +295,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (moth_emulated_null) return cudaSuccess;
   holds lock;
   if (!event->stream || event->stream->done >= event->at) return cudaSuccess;
-  run_one(event->stream);
+  run_some(event->stream);
   return event->stream->done >= event->at ? cudaSuccess : cudaErrorNotReady;
 }
 
@@ -451,6 +471,18 @@ cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t stream) 
   if (moth_emulated_where(to) < 0) return moth_emulated_error(cudaErrorInvalidValue);
   return ask(stream, [=] { return move(to, NULL, value, n); });
 }
+
+/* -- for nccl.cpp -- */
+
+static cudaError_t submit(cudaStream_t stream, std::function<cudaError_t()> run) {
+  ASKED(stream);
+  holds lock;
+  return ask(stream, std::move(run));
+}
+
+static void copy_bytes(void *to, const void *from, size_t n) { move(to, from, 0, n); }
+
+moth_emulated_submitter::moth_emulated_submitter() : submit(::submit), copy(copy_bytes) {}
 
 /* -- graphs -- */
 

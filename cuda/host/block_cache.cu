@@ -4,7 +4,9 @@
 ** the stream that it was allocated for. After it is freed, the same stream can reuse it at once,
 ** because all work that still uses it was submitted before. Other streams may use the block, too.
 ** When it is freed, its stream waits, by an event, for each other stream that had work submitted
-** while the block was in use. That costs nothing with one stream, or if the others were idle.
+** while the block was in use. That costs nothing with one stream, or if the others were idle. It
+** does not wait for streams of transfers between processes: those keep their tensors, and other
+** blocks would needlessly wait for the network.
 **
 ** Until the first garbage collection each result needs a new block, so all but the largest are cut
 ** from slabs: one cudaMalloc serves many. A slab is returned to the driver when all of its blocks
@@ -206,7 +208,7 @@ static void wait_for_others(const moth_block *b) {
   moth_device_context *p = b->of->device_context;
   for (int i = 0; i < p->nstreams; i++) {
     moth_device_stream *other = p->streams[i];
-    if (other == b->of || other->last <= b->since) continue;
+    if (other == b->of || other->last <= b->since || other->carries) continue;
     if (moth_stream_join(b->of, other)) cudaStreamSynchronize(other->queue.stream);
   }
 }

@@ -111,6 +111,10 @@ static const char *find_kernel_error(const moth_device_context *p, moth_kernel_e
 /* Raises the error when all streams are idle: nothing writes to the pages then. */
 static int raise_kernel_error(moth_ctx *ctx, moth_device_context *p) {
   moth_kernel_error t = {};
+  for (int i = 0; i < p->nstreams; i++) {
+    int status = moth_stream_settle(ctx, p->streams[i], NULL);
+    if (status) return status;
+  }
   moth_streams_finish(p);
   const char *op = find_kernel_error(p, &t);
   switch (t.code) {
@@ -253,6 +257,8 @@ int moth_wait_for(moth_ctx *ctx, moth_device_stream *s) {
     return moth_fail(ctx, MOTH_E_UNSUPPORTED, NULL,
                      "it synchronizes with the GPU, which a CUDA graph cannot");
   s->device_context->work.waits++;
+  int status = moth_stream_settle(ctx, s, NULL);
+  if (status) return status;
   cudaError_t error = cudaStreamSynchronize(s->queue.stream);
   if (!error)
     return s->device_context->streams[0]->page->any ? raise_kernel_error(ctx, s->device_context)
@@ -371,6 +377,7 @@ extern "C" __attribute__((visibility("default"))) const moth_backend *moth_backe
   plugin.unpin = moth_pinned_give;
   plugin.streams = &moth_cuda_streams;
   plugin.graphs = &moth_cuda_graphs;
+  plugin.transfers = &moth_cuda_transfers;
   plugin.synchronize = synchronize;
   plugin.memory = memory;
   plugin.empty_cache = empty_cache;

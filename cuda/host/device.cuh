@@ -7,7 +7,7 @@
 
 /* -- optional libraries, opened at run time (library.cu) -- */
 
-enum { LIBRARY_BLASLT, LIBRARY_DNN, LIBRARY_NVRTC, LIBRARIES };
+enum { LIBRARY_BLASLT, LIBRARY_DNN, LIBRARY_NVRTC, LIBRARY_NCCL, LIBRARIES };
 enum { FFT_TABLES = LIBRARIES, KEPT }; /* further state that a stream keeps */
 
 /* dlopen's handle, opened once in a process; NULL: not installed. */
@@ -91,7 +91,8 @@ typedef struct moth_device_stream {
   moth_queue queue; /* first member: launchers see only this */
   struct moth_device_context *device_context;
   int number, priority;
-  bool held; /* in use; else it can be handed out */
+  bool held;    /* in use; else it can be handed out */
+  bool carries; /* transfers between processes, whose tensors the core keeps */
   moth_blocks *blocks;
   moth_library_state kept[KEPT];
   moth_page *page, *page_there; /* its address for the CPU and for the device */
@@ -114,6 +115,7 @@ typedef struct moth_device_context {
   int copier; /* the stream of the last copy that others must wait for, and its launch `copied` */
   uint64_t copied;
   moth_device_work work;
+  bool transfers; /* it has had transfers between processes, which may never end */
   /* Kernels that already have all shared memory, in slots by address; an entry may replace another.
   */
   const void *all_shared[ALL_SHARED_SLOTS];
@@ -125,16 +127,25 @@ MOTH_LOCAL moth_device_context *moth_device_context_of(moth_ctx *ctx, int device
 MOTH_LOCAL moth_device_context *moth_device_context_peek(moth_ctx *ctx, int device);
 MOTH_LOCAL moth_device_stream *moth_stream_new(moth_ctx *ctx, moth_device_context *p, int device,
                                                int priority);
+/* A stream that is not in use; NULL: an error is set. */
+MOTH_LOCAL moth_device_stream *moth_stream_take(moth_ctx *ctx, moth_device_context *p, int device,
+                                                int priority);
 MOTH_LOCAL cudaError_t moth_streams_finish(moth_device_context *p); /* synchronizes all streams */
 /* Synchronizes all streams and frees them. */
 MOTH_LOCAL void moth_streams_close(moth_device_context *p);
 /* Later work of `s` runs after all work submitted to `other` so far. */
 MOTH_LOCAL cudaError_t moth_stream_join(moth_device_stream *s, moth_device_stream *other);
+MOTH_LOCAL cudaError_t moth_stream_behind(moth_device_stream *s, cudaEvent_t event);
+/* Called before the CPU waits for the stream, or for the event unless it is NULL: raises failures
+** of transfers between processes, for which it could wait for ever. */
+MOTH_LOCAL int moth_stream_settle(moth_ctx *ctx, const moth_device_stream *s,
+                                  const cudaEvent_t *event);
 /* The copy last submitted to `s` must appear complete: later work on any stream of its context and
 ** device runs after it. */
 MOTH_LOCAL cudaError_t moth_stream_copied(moth_device_stream *s);
 MOTH_LOCAL cudaError_t moth_stream_behind_copies(moth_device_stream *s);
 MOTH_LOCAL extern const moth_stream_functions moth_cuda_streams;
+MOTH_LOCAL extern const moth_transfer_functions moth_cuda_transfers; /* vendor/nccl.cu */
 
 static inline moth_device_stream *moth_stream_now(const moth_device_context *p) {
   return p->streams[p->current];

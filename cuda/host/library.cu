@@ -1,8 +1,8 @@
 /* library.cu -- opens NVIDIA's libraries at run time if they are installed. Nothing is linked to
 ** them; without them Moth's own kernels do the work.
 **
-** MOTH_CUBLASLT, MOTH_CUDNN and MOTH_NVRTC in the environment name a file to open instead, or
-** `none`. The GPU emulator uses none of them unless a file is named. */
+** MOTH_CUBLASLT, MOTH_CUDNN, MOTH_NVRTC and MOTH_NCCL in the environment name a file to open
+** instead, or `none`. The GPU emulator uses none of them unless a file is named. */
 #include "device.cuh"
 
 #include <dlfcn.h>
@@ -32,6 +32,8 @@ static const library known[LIBRARIES] = {
    {"libcudnn.so.9", "libcudnn.so.8", NULL}},
   {"NVRTC", "MOTH_NVRTC", "nvrtcVersion", "elementwise ops run one by one, none are fused",
    {RTC_FILES, NULL}},
+  {"NCCL", "MOTH_NCCL", "ncclGetVersion", "processes cannot exchange tensors of GPUs",
+   {"libnccl.so.2", NULL}},
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -101,11 +103,15 @@ static void print_library(text *t, int which) {
     void *symbol;
     size_t (*version)(void);
     int (*pair)(int *major, int *minor);
+    int (*code)(int *version);
   } ask = {handle ? dlsym(handle, l->version) : NULL};
   if (!handle) SAY(t, "%s\tnot found: %s\n", l->name, l->without);
   else if (!ask.symbol) SAY(t, "%s\t%s\n", l->name, opened[which].file);
   else if (which == LIBRARY_NVRTC && !ask.pair(&major, &minor))
     SAY(t, "%s\t%d.%d (%s)\n", l->name, major, minor, opened[which].file);
+  else if (which == LIBRARY_NCCL && !ask.code(&major)) /* 21803: 2.18.3 */
+    SAY(t, "%s\t%d.%d.%d (%s)\n", l->name, major / 10000, major / 100 % 100, major % 100,
+        opened[which].file);
   else SAY(t, "%s\t%zu (%s)\n", l->name, ask.version(), opened[which].file);
 }
 

@@ -6,6 +6,7 @@
 ** waited for. */
 #include "device.cuh"
 
+#include <sched.h>
 #include <stdlib.h>
 
 /* -- opening and closing -- */
@@ -117,7 +118,7 @@ void moth_streams_close(moth_device_context *p) {
 /* -- ordering streams -- */
 
 /* A wait counts as work of the stream: streams that wait for this stream wait for it, too. */
-static cudaError_t wait_behind(moth_device_stream *s, cudaEvent_t event) {
+cudaError_t moth_stream_behind(moth_device_stream *s, cudaEvent_t event) {
   const cudaError_t error = cudaStreamWaitEvent(s->queue.stream, event, 0);
   if (!error) s->last = ++s->device_context->launches;
   return error;
@@ -135,7 +136,7 @@ static cudaError_t join_up_to(moth_device_stream *s, moth_device_stream *other, 
   const bool near = s->device_context == other->device_context;
   if (s == other || (near && s->joined[other->number] >= number)) return cudaSuccess;
   cudaError_t error = other->marked < number ? set_mark(other) : cudaSuccess;
-  if (!error) error = wait_behind(s, other->mark);
+  if (!error) error = moth_stream_behind(s, other->mark);
   if (!error && near) s->joined[other->number] = other->marked;
   return error;
 }
@@ -158,6 +159,18 @@ cudaError_t moth_stream_behind_copies(moth_device_stream *s) {
   return join_up_to(s, p->streams[p->copier], p->copied);
 }
 
+int moth_stream_settle(moth_ctx *ctx, const moth_device_stream *s, const cudaEvent_t *event) {
+  if (!s->device_context->transfers) return MOTH_OK;
+  for (unsigned turn = 0;; turn++) {
+    const cudaError_t error = event ? cudaEventQuery(*event) : cudaStreamQuery(s->queue.stream);
+    if (error != cudaErrorNotReady) return MOTH_OK; /* the caller's wait returns it */
+    cudaGetLastError();
+    int status = turn % 64 == 63 ? moth_engine->check_transfers(ctx) : MOTH_OK;
+    if (status) return status;
+    if (turn > 64) sched_yield();
+  }
+}
+
 /* -- the user's functions (core/device/stream.c) -- */
 
 static moth_device_stream *stream_of(moth_ctx *ctx, int device, int number) {
@@ -172,10 +185,9 @@ static int record_error(moth_ctx *ctx, cudaError_t error) {
   return error ? moth_fail_cuda(ctx, "a stream", error) : MOTH_OK;
 }
 
-static int take_stream(moth_ctx *ctx, int device, int priority, void **stream) {
-  moth_device_context *p = moth_device_context_of(ctx, device);
+moth_device_stream *moth_stream_take(moth_ctx *ctx, moth_device_context *p, int device,
+                                     int priority) {
   int least = 0, greatest = 0;
-  if (!p) return moth_status(ctx);
   cudaDeviceGetStreamPriorityRange(&least, &greatest);
   priority = priority < greatest ? greatest : priority > least ? least : priority;
   moth_device_stream *s = NULL;
@@ -183,8 +195,14 @@ static int take_stream(moth_ctx *ctx, int device, int priority, void **stream) {
     if (!p->streams[i]->held && i != p->current && p->streams[i]->priority == priority)
       s = p->streams[i];
   if (!s) s = moth_stream_new(ctx, p, device, priority);
+  if (s) s->held = true;
+  return s;
+}
+
+static int take_stream(moth_ctx *ctx, int device, int priority, void **stream) {
+  moth_device_context *p = moth_device_context_of(ctx, device);
+  moth_device_stream *s = p ? moth_stream_take(ctx, p, device, priority) : NULL;
   if (!s) return moth_status(ctx);
-  s->held = true;
   *stream = s;
   return s->number;
 }
@@ -264,11 +282,11 @@ static int wait_event(moth_ctx *ctx, void *event, int device, int number) {
   if (!e->device) return MOTH_OK; /* never recorded: nothing to wait for */
   if (device == 0) {
     moth_device_context *p = moth_device_context_of(ctx, e->device);
-    if (!p) return moth_status(ctx);
-    return record_error(ctx, cudaEventSynchronize(e->at));
+    int status = p ? moth_stream_settle(ctx, p->streams[0], &e->at) : moth_status(ctx);
+    return status ? status : record_error(ctx, cudaEventSynchronize(e->at));
   }
   moth_device_stream *s = stream_of(ctx, device, number);
-  return s ? record_error(ctx, wait_behind(s, e->at)) : moth_status(ctx);
+  return s ? record_error(ctx, moth_stream_behind(s, e->at)) : moth_status(ctx);
 }
 
 static int query_event(moth_ctx *ctx, void *event) {

@@ -211,6 +211,9 @@ static int move_bytes(moth_ctx *ctx, int device, const moth_tensor *host, void *
                      "a CUDA graph cannot contain copies from or to the CPU");
   s->device_context->work.waits++;
   if (n == 0) return MOTH_OK;
+  const bool waits = kind == cudaMemcpyDeviceToHost && !pinned; /* the copy itself waits */
+  int status = waits ? moth_stream_settle(ctx, s, NULL) : MOTH_OK;
+  if (status) return status;
   if (kind == cudaMemcpyDeviceToHost)
     error = cudaMemcpyAsync(here, there, (size_t)n, kind, q->stream);
   else if (pinned) error = cudaMemcpyAsync(there, here, (size_t)n, kind, q->stream);

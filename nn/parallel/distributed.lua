@@ -16,6 +16,7 @@ local Module = require "moth.nn.module"
 
 local moth = lib.anchor.moth
 local dist = moth.distributed
+local groups = require "moth.distributed.group"
 
 local parallel = {}
 
@@ -75,22 +76,25 @@ end
 local function make_flat(unit)
   local n, at = 0, 1
   for _, p in ipairs(unit) do n = n + p:numel() end
-  unit.flat, unit.views = keep(moth.zeros({n}, {dtype = unit[1].dtype})), {}
+  local like = {dtype = unit[1].dtype, device = unit[1].device}
+  unit.flat, unit.views = keep(moth.zeros({n}, like)), {}
   for i, p in ipairs(unit) do
     unit.views[i] = keep(unit.flat:narrow(1, at, p:numel()):view(p.shape))
     at = at + p:numel()
   end
 end
 
--- Copies values of one process (default: the first) to all, those of one dtype in one message.
+-- Copies values of one process (default: the first) to all, those of one dtype and device in one
+-- message.
 local function broadcast_all(tensors, group, src)
-  local by_dtype, order = {}, {}
+  local by_kind, order = {}, {}
   for _, x in ipairs(tensors) do
-    if not by_dtype[x.dtype] then
-      by_dtype[x.dtype] = {}
-      order[#order + 1] = by_dtype[x.dtype]
+    local kind = tostring(x.dtype) .. " " .. tostring(x.device)
+    if not by_kind[kind] then
+      by_kind[kind] = {}
+      order[#order + 1] = by_kind[kind]
     end
-    table.insert(by_dtype[x.dtype], x)
+    table.insert(by_kind[kind], x)
   end
   for _, list in ipairs(order) do
     local parts, at = {}, 1
@@ -151,6 +155,7 @@ local function order_units(self, used)
   local order, place = moth.zeros({#self._params}, {dtype = moth.int32}), {}
   for i, p in ipairs(self._arrivals) do place[p] = i end
   for i, p in ipairs(self._params) do order[i] = place[p] or 2 * #self._params - i end
+  order = order:to(groups.device())
   dist.broadcast(order, self._group.ranks[1], self._group)
   local list = {}
   order = order:tolist()
@@ -175,6 +180,7 @@ local function find_used(self)
   for i, p in ipairs(self._params) do
     if self._seen[p] then flags[i] = 1 end
   end
+  flags = flags:to(groups.device())
   dist.all_reduce(flags, "max", self._group)
   return flags
 end
@@ -281,7 +287,7 @@ function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, 
   if not moth.nn.isinstance(module, Module) then
     errors.refuse("DistributedDataParallel", "module", "a module is needed", module, "E_TYPE")
   end
-  group = require("moth.distributed.group").of("DistributedDataParallel", group)
+  group = groups.of("DistributedDataParallel", group)
   self.module = module
   local params, names, handles = {}, {}, {}
   for name, p in module:named_parameters() do

@@ -25,7 +25,8 @@ return function(layer, x, momentum)
   local dims, shape = {1}, {1, x:size(2)}
   for d = 3, x:dim() do dims[#dims + 1], shape[d] = d, 1 end
   local wide = x:float()
-  local count = moth.full({1}, x:numel() / x:size(2), {dtype = wide.dtype})
+  local count =
+    moth.full({1}, x:numel() / x:size(2), {dtype = wide.dtype, device = wide.device})
   -- The sums and the number of elements travel in one message.
   local sums = Sum.apply(moth.cat {wide:sum(dims), count}, group)
   local n = sums[-1]

@@ -1,15 +1,15 @@
 --- ranks.lua -- runs claims in several processes, for spec/distributed.
 --
--- As a module it returns run(file, mpi, n): runs the claims of a file by `mpirun -n`, and returns
--- a table claim -> "ok" or the messages of the ranks that failed. As a script
--- (moth spec/support/ranks.lua FILE) it is what each process runs. A file of claims returns a list
--- of {name, function(rank, size)}. All ranks run a claim; then they compare their results.
+-- As a module it returns run(file, mpi, n, backend): runs the claims of a file by `mpirun -n`, and
+-- returns a table claim -> "ok" or the messages of the ranks that failed. As a script
+-- (moth spec/support/ranks.lua FILE BACKEND) it is what each process runs. A file of claims returns
+-- a list of {name, function(rank, size)}. All ranks run a claim; then they compare their results.
 
 local moth = require "moth"
 
-local function in_process(file)
+local function in_process(file, backend)
   local dist = moth.distributed
-  dist.init_process_group {timeout = 60}
+  dist.init_process_group {backend = backend, timeout = 60}
   local rank, size = dist.get_rank(), dist.get_world_size()
   for _, claim in ipairs(dofile(file)) do
     moth.manual_seed(1)
@@ -28,7 +28,7 @@ local function in_process(file)
 end
 
 if arg and arg[0] and arg[0]:find "ranks%.lua$" then
-  in_process(arg[1])
+  in_process(arg[1], arg[2])
   return
 end
 
@@ -52,10 +52,20 @@ function ranks.launchers()
   return list
 end
 
+--- NCCL of the GPU emulator (cuda/emulator/nccl.cpp), or nil.
+function ranks.emulated_nccl()
+  local path = (os.getenv "MOTH_BACKEND_PATH" or "") .. "/libmoth_nccl.so"
+  local file = io.open(path, "rb")
+  if file then file:close() end
+  return file and path or nil
+end
+
 --- Runs a script in n processes. @return what it printed, and seconds
 function ranks.output(program, n, script, seconds)
   local launcher = debug.getregistry()["moth.launcher"]
-  local command = ("%s timeout -k 10 %d %s -n %d %s %s 2>&1 </dev/null"):format(ENV, seconds or 60,
+  local nccl = ranks.emulated_nccl()
+  local env = ENV .. (nccl and " MOTH_NCCL=" .. nccl or "")
+  local command = ("%s timeout -k 10 %d %s -n %d %s %s 2>&1 </dev/null"):format(env, seconds or 60,
     program, n, launcher and launcher.program or "moth", script)
   local pipe = io.popen(command)
   local text = pipe:read "*a"
@@ -64,8 +74,9 @@ function ranks.output(program, n, script, seconds)
 end
 
 --- Runs the claims of a file. @return claim -> "ok" or messages
-function ranks.run(file, program, n)
-  local text = ranks.output(program, n, "spec/support/ranks.lua " .. file, 240)
+function ranks.run(file, program, n, backend)
+  local text =
+    ranks.output(program, n, "spec/support/ranks.lua " .. file .. " " .. (backend or "mpi"), 240)
   local results = {finished = text:find "@finished" ~= nil, text = text}
   for name, result in text:gmatch "@([^\t\n]*)\t([^\n]*)" do
     if result == "done" then results[name] = results[name] or "ok"

@@ -1,6 +1,7 @@
 --- group.lua -- process groups, and operations of moth.distributed that are under way.
 
 local class = require "moth.base.class"
+local device = require "moth.tensor.device"
 local errors = require "moth.error"
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
@@ -63,6 +64,12 @@ function groups.set(new) state = new end
 
 function groups.get() return state end
 
+--- The device of this process in transfers of GPU tensors, or nil.
+function groups.gpu() return state.device and device.by_code[state.device] or nil end
+
+--- Where tensors are that the groups' own functions exchange: the CPU, if there is MPI.
+function groups.device() return state.mpi and "cpu" or groups.gpu() end
+
 -- ---- operations under way ----
 
 --- An operation that was started with async_op. The tensors may be used after wait().
@@ -79,12 +86,13 @@ end
 
 local function free_transfer(transfer) C.moth_transfer_free(ctx, transfer) end
 
---- Waits for the end of the operation.
+--- Waits for the end of the operation. For tensors of a GPU only its current stream waits, unless a
+-- timeout is given.
 -- @param timeout  seconds; default: that of init_process_group
 function Work:wait(timeout)
   if not self.transfer then return true end
-  local s = groups.current(self.name)
-  lib.check(C.moth_transfer_wait(ctx, self.transfer, timeout or s.timeout, source), self.name)
+  local seconds = timeout or (self.on_gpu and -1) or groups.current(self.name).timeout
+  lib.check(C.moth_transfer_wait(ctx, self.transfer, seconds, source), self.name)
   free_transfer(ffi.gc(self.transfer, nil))
   end_work(self)
   return true
@@ -116,9 +124,11 @@ function groups.start(fname, kind, group, async, input, output, after, peer, op,
   exchange.peer, exchange.tag, exchange.sizes = peer or 0, tag or 0, sizes
   exchange.input = input or lib.Handle()
   exchange.output = output or lib.Handle()
+  exchange.seconds = state.timeout
   lib.check(C.moth_transfer_start(ctx, exchange, made), fname)
   local work = Work()
   work.name, work.group, work.after = fname, group, after
+  work.on_gpu = (input or output) ~= nil and (input or output).is_cuda
   work.transfer = ffi.gc(made[0], free_transfer)
   if async then return work end
   work:wait()
@@ -160,7 +170,7 @@ end
 
 --- An empty tensor for n tensors like x, and a function that copies its parts to the list.
 function groups.split_into(list, x)
-  local all = ops.empty({#list, x:numel()}, {dtype = x.dtype})
+  local all = ops.empty({#list, x:numel()}, {dtype = x.dtype, device = x.device})
   return all, function()
     for i, y in ipairs(list) do y:detach():copy_(all[i]:view(y.shape)) end
   end

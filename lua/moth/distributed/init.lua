@@ -1,4 +1,4 @@
---- init.lua -- moth.distributed: tensors and values between processes, through MPI.
+--- init.lua -- moth.distributed: tensors and values between processes, through MPI and NCCL.
 --
 --     local dist = moth.distributed
 --     dist.init_process_group()      -- in each process of: mpirun -n 4 ./moth train.lua
@@ -14,6 +14,7 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local ffi = require "ffi"
 local groups = require "moth.distributed.group"
+local join = require "moth.distributed.join"
 local lazy = require "moth.base.lazy"
 local lib = require "moth.binding.lib"
 
@@ -54,25 +55,30 @@ dist.init_process_group = define {
   name = "init_process_group",
   doc = "Joins the processes that mpirun or srun has started. All of them call it, once. A process "
     .. "that was started alone gets rank 0 of 1. It opens the MPI library of "
-    .. "the launcher: Open MPI or MPICH. MOTH_MPI names another library. When a script ends with "
-    .. "an error, all processes end. Ranks count from 0.",
+    .. "the launcher: Open MPI or MPICH. MOTH_MPI names another library. With backend \"nccl\", "
+    .. "NCCL moves tensors of GPUs, and MPI those of the CPU; torchrun may then start the "
+    .. "processes, too. When a script ends with an error, all processes end. Ranks count from 0.",
   examples = "{timeout = 60}", outputs = "none",
   args = {{"enum", "backend", "the library that moves the tensors", choices = BACKENDS},
           {"float", "timeout", "seconds after which an operation raises an error that names the "
             .. "ranks that are missing", default = 1800},
-          {"string?", "library", "path of the MPI library; default: the one that is found"}},
-  run = function(backend, timeout, library)
+          {"string?", "library", "path of the MPI library; default: the one that is found"},
+          {"any", "device_id", "with \"nccl\", the GPU of this process; default: that of "
+            .. "moth.cuda.set_device, or the one with the number of the process on its machine",
+            optional = true}},
+  run = function(backend, timeout, library, device_id)
     if groups.get() then
       errors.raise("init_process_group: this process is in a process group already", "E_STATE")
     end
-    local rank, size = ffi.new "int32_t[1]", ffi.new "int32_t[1]"
-    lib.check(C.moth_mpi_open(ctx, library, rank, size), "init_process_group")
+    local gpu = backend == "nccl" and join.gpu(device_id) or nil
+    local rank, size, mpi = join.processes(backend, timeout, library)
     local ranks = {}
-    for i = 1, size[0] do ranks[i] = i - 1 end
-    groups.set {rank = rank[0], size = size[0], backend = backend, timeout = timeout,
-      world = groups.new(0, ranks)}
+    for i = 1, size do ranks[i] = i - 1 end
+    groups.set {rank = rank, size = size, backend = backend, timeout = timeout, mpi = mpi,
+      device = gpu, world = groups.new(0, ranks)}
     lib.anchor.finish = dist.finish
-    if backend == "mpi" then check_size(size[0]) end
+    if mpi then check_size(size) end
+    if gpu then join.connect("init_process_group", groups.get().world) end
   end,
 }
 
@@ -91,7 +97,7 @@ dist.destroy_process_group = define {
     end
     local s = current "destroy_process_group"
     -- MPI_Finalize would wait without a limit, and without an answer to the others' questions.
-    if s.size > 1 then start("destroy_process_group", "BARRIER", s.world) end
+    if s.size > 1 and s.mpi then start("destroy_process_group", "BARRIER", s.world) end
     lib.check(C.moth_mpi_close(ctx), "destroy_process_group")
     groups.set(nil)
     lib.anchor.finish = nil
@@ -102,6 +108,9 @@ dist.destroy_process_group = define {
 function dist.is_available() return C.moth_mpi_found(ctx) ~= 0 end
 
 dist.is_mpi_available = dist.is_available
+
+--- Is there a GPU, and NCCL?
+function dist.is_nccl_available() return join.has_nccl() end
 
 --- Is this process in a process group?
 function dist.is_initialized() return groups.get() ~= nil end
@@ -175,10 +184,11 @@ dist.get_backend = define {
   run = function() return current("get_backend").backend end,
 }
 
---- The version of the MPI library.
+--- The version of the MPI library; nil if the processes were joined without MPI.
 function dist.get_version()
   current "get_version"
-  return ffi.string(C.moth_mpi_version(ctx))
+  local version = C.moth_mpi_version(ctx)
+  return version ~= nil and ffi.string(version) or nil
 end
 
 dist.new_group = define {
@@ -202,7 +212,9 @@ dist.new_group = define {
     end
     local made = ffi.new "int32_t[1]"
     lib.check(C.moth_group_new(ctx, list, #ranks, made), "new_group", "ranks")
-    return groups.new(made[0], copy)
+    local group = groups.new(made[0], copy)
+    if s.device then join.connect("new_group", group) end
+    return group
   end,
 }
 
@@ -229,7 +241,13 @@ dist.barrier = collective {
   name = "barrier", examples = "",
   doc = "Waits until all processes of the group have called it.", args = {},
   run = function(group, async)
-    return (start("barrier", "BARRIER", group_of("barrier", group), async))
+    group = group_of("barrier", group)
+    if groups.get().mpi then return (start("barrier", "BARRIER", group, async)) end
+    local x = ops.zeros({1}, {dtype = ops.uint8, device = groups.gpu()})
+    local work = start("barrier", "ALL_REDUCE", group, true, x, x)
+    work.on_gpu = false -- the CPU waits
+    if async then return work end
+    work:wait()
   end,
 }
 
@@ -249,7 +267,7 @@ dist.broadcast = collective {
 dist.all_reduce = collective {
   name = "all_reduce", examples = "moth.ones(3), \"mean\"",
   doc = "Reduces the tensors of all processes, in place: all get the result. float16 and bfloat16 "
-    .. "are reduced in float32.",
+    .. "are reduced in float32, on GPUs in their own type.",
   args = {{"tensor", "tensor", "of one shape and dtype in all processes"}, OP},
   run = function(x, op, group, async)
     local flat, after = dense("all_reduce", "tensor", x)
@@ -427,7 +445,7 @@ dist.all_to_all = collective {
       sizes[i - 1], sizes[n + i - 1] = inputs[i]:numel(), outputs[i]:numel()
       total = total + outputs[i]:numel()
     end
-    local all = ops.empty({total}, {dtype = outputs[1].dtype})
+    local all = ops.empty({total}, {dtype = outputs[1].dtype, device = outputs[1].device})
     return (start("all_to_all", "ALL_TO_ALL", group, async, joined(inputs), all, function()
       local at = 1
       for _, y in ipairs(outputs) do

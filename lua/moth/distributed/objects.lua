@@ -14,7 +14,7 @@ local dist = ops.distributed
 local objects = {}
 
 local function bytes_of(x)
-  local flat = x:contiguous()
+  local flat = x:cpu():contiguous()
   return (ffi.string(ffi.cast("const char *", flat:data_ptr()), flat.nbytes))
 end
 
@@ -23,7 +23,7 @@ local function encode(value)
   local text, tensors = pack.write(1, value)
   local layouts, parts = {}, {}
   for i, x in ipairs(tensors) do
-    layouts[i], parts[i] = {x.dtype, x.shape}, bytes_of(x:detach():cpu())
+    layouts[i], parts[i] = {x.dtype, x.shape}, bytes_of(x:detach())
   end
   local head = pack.write(2, text, layouts)
   return ("%d:%s%s"):format(#head, head, table.concat(parts))
@@ -45,16 +45,22 @@ local function decode(bytes)
   return (pack.read(text, nil, 0, tensors))
 end
 
-local function tensor_of(bytes) return ops.frombuffer(bytes, {dtype = ops.uint8}):clone() end
+local function tensor_of(bytes)
+  return ops.frombuffer(bytes, {dtype = ops.uint8}):clone():to(groups.device())
+end
+
+local function length_of(n)
+  return ops.tensor({n}, {dtype = ops.int64, device = groups.device()})
+end
 
 -- The strings of all processes, by rank of the group.
 local function gather_strings(group, bytes)
   local n, lengths = #group.ranks, {}
-  for i = 1, n do lengths[i] = ops.zeros({1}, {dtype = ops.int64}) end
-  dist.all_gather(lengths, ops.tensor({#bytes}, {dtype = ops.int64}), group)
+  for i = 1, n do lengths[i] = length_of(0) end
+  dist.all_gather(lengths, length_of(#bytes), group)
   local most = 1
   for i = 1, n do lengths[i] = tonumber(lengths[i]:item()) most = math.max(most, lengths[i]) end
-  local all = ops.empty({n, most}, {dtype = ops.uint8})
+  local all = ops.empty({n, most}, {dtype = ops.uint8, device = groups.device()})
   dist.all_gather_into_tensor(all, tensor_of(bytes .. ("\0"):rep(most - #bytes)), group)
   local list = {}
   for i = 1, n do list[i] = bytes_of(all[i]):sub(1, lengths[i]) end
@@ -73,10 +79,10 @@ local function list_of(fname, argname, list, n)
 end
 
 local function broadcast_string(bytes, src, group)
-  local length = ops.tensor({bytes and #bytes or 0}, {dtype = ops.int64})
+  local length = length_of(bytes and #bytes or 0)
   dist.broadcast(length, src, group)
   local x = bytes and tensor_of(bytes)
-    or ops.empty({tonumber(length:item())}, {dtype = ops.uint8})
+    or ops.empty({tonumber(length:item())}, {dtype = ops.uint8, device = groups.device()})
   dist.broadcast(x, src, group)
   return bytes or bytes_of(x)
 end

@@ -32,7 +32,9 @@ return {["moth.cuda"] = {
   ["FloatTensor DoubleTensor HalfTensor BFloat16Tensor LongTensor IntTensor ShortTensor CharTensor "
     .. "ByteTensor BoolTensor"] = TENSOR,
   ["*Storage"] = "a tensor owns its memory: x:data_ptr() and x.nbytes describe it",
-  ["comm nccl can_device_access_peer"] = DEVICES,
+  ["comm nccl"] = "moth.distributed.init_process_group{backend = \"nccl\"} joins processes with "
+    .. "a GPU each",
+  can_device_access_peer = DEVICES,
   ["init is_initialized"] = "a GPU is searched for when it is first used",
   ["utilization temperature power_draw clock_rate memory_usage device_memory_used "
     .. "list_gpu_processes"] = SMI,

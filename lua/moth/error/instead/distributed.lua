@@ -1,7 +1,8 @@
 --- distributed.lua -- hints for names of torch.distributed.
 
 local LAUNCHER = "the launcher knows the processes: ./moth run -n 2 train.lua, mpirun or srun"
-local ONE_BACKEND = "MPI is the one backend: moth.distributed.init_process_group"
+local ONE_BACKEND = "the backends are \"mpi\" and, for tensors of GPUs, \"nccl\": "
+  .. "moth.distributed.init_process_group"
 local OPTIONS = "operations take named arguments: moth.distributed.all_reduce(x, {async_op = true})"
 local WHOLE_NET = "each process has the whole net: moth.nn.parallel.DistributedDataParallel; "
   .. "moth.distributed.optim.ZeroRedundancyOptimizer divides the optimizer's state"
