@@ -67,6 +67,7 @@ describe("many states in one process", function()
       print(("%d states: %.0f KB resident and %.0f KB of Lua each, %.2f ms of CPU to start one")
         :format(COUNT, each / 1024, heap / COUNT / 1024, seconds / COUNT * 1e3))
     end
-    assert.is_true(each < 550 * 1024)
+    -- a sanitizer's allocator takes more
+    assert.is_true(each < 550 * 1024 or os.getenv "MOTH_SANITIZED" ~= nil)
   end)
 end)
