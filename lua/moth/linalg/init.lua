@@ -419,7 +419,8 @@ linalg.cross = define {
       errors.argument("cross", "other", ("the input's number of dimensions is needed, got %s "
         .. "for %s"):format(errors.describe(b), errors.describe(a)), "E_SHAPE")
     end
-    for name, x in pairs {input = a, other = b} do
+    for _, row in ipairs {{"input", a}, {"other", b}} do
+      local name, x = unpack(row)
       if dim == 0 or math.abs(dim) > x:dim() or x:size(dim) ~= 3 then
         errors.argument("cross", name, ("vectors of 3 numbers are needed along dim %d, got %s")
           :format(dim, errors.describe(x)), "E_SHAPE")
