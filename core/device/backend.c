@@ -2,6 +2,7 @@
 ** of a device, and passes it the core's functions. device.c calls the plugin.
 */
 #include "device.h"
+#include "transfers.h"
 #include "tensor/shape.h"
 #include "base/error.h"
 #include "base/alloc.h"
@@ -13,7 +14,6 @@
 #include "kernel/math/maps.h"
 #include "base/random.h"
 #include "call/registry.h"
-#include "host/processes.h"
 #include "base/system.h"
 #include "autograd/tape.h"
 

@@ -37,4 +37,8 @@ struct moth_transfer_functions {
   void (*drop)(moth_job *w);
 };
 
+/* Raises what has failed: on a device, by a timeout, or by an interrupt. For the plugin, while it
+** waits for its device (core/host/device_transfers.c). */
+int moth_transfers_check(moth_ctx *ctx);
+
 #endif

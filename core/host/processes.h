@@ -81,9 +81,6 @@ int moth_device_transfer_start(moth_ctx *ctx, moth_transfer *m, moth_group *g);
 /* Sets m->done if the transfer has ended. */
 void moth_device_transfer_test(struct moth_processes *p, moth_transfer *m);
 int moth_device_transfer_join(moth_ctx *ctx, moth_transfer *m);
-/* Raises what has failed: on a device, by a timeout, or by an interrupt. For the plugin, while it
-** waits for its device. */
-int moth_transfers_check(moth_ctx *ctx);
 /* Waits for the transfers of a group (-1: of all groups) that the caller has waited for. */
 int moth_device_transfers_end(moth_ctx *ctx, int32_t group);
 void moth_group_leave_device(moth_group *g, bool abort);
