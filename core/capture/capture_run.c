@@ -10,6 +10,7 @@
 #include "profile.h"
 #include "base/random.h"
 #include "call/registry.h"
+#include "host/processes.h"
 #include "tensor/sparse.h"
 #include "tensor/shape.h"
 #include "base/error.h"
@@ -257,6 +258,7 @@ int32_t moth_capture_end(moth_ctx *ctx, moth_handle *results, uint32_t nresults)
   if (!c) return moth_fail(ctx, MOTH_E_STATE, NULL, "nothing is being recorded");
   moth_autocast_forget(ctx); /* casts that replays overwrite */
   int status = c->empty ? MOTH_OK : check_counts(c);
+  if (!status) status = moth_processes_check_capture(ctx);
   if (!status) moth_capture_fuse(c);
   if (!status) status = moth_capture_join(c);
   if (!status) status = finish_code(c);

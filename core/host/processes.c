@@ -189,7 +189,8 @@ void moth_transfers_progress(moth_ctx *ctx) {
       m->code = p->mpi->test(&m->request, &done, &m->source);
       if (done || m->code) finish(p, m);
     }
-    if (!m->done || !m->dropped) continue;
+    const bool kept = m->captured && m->captured == ctx->capture && !m->waited;
+    if (!m->done || !m->dropped || kept) continue;
     unlink_message(p, m);
     release(ctx, m);
   }
@@ -487,7 +488,7 @@ int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, const moth_t
   moth_transfer *m = moth_alloc(ctx, sizeof *m);
   if (!m) return ctx->error.code;
   *m = (moth_transfer){.x = *x, .source = -1, .started = moth_seconds(),
-                       .captured = ctx->capture != NULL, .replayed = replayed};
+                       .captured = ctx->capture, .replayed = replayed};
   if (ctx->processes->mpi) m->request = ctx->processes->mpi->no_request;
   int status = take_tensors(ctx, m, input, output);
   if (!status) status = check(ctx, m, g);
@@ -539,13 +540,14 @@ static int wait_for(moth_ctx *ctx, moth_transfer *m, double seconds) {
   return !status && m->code ? mpi_error(ctx, m->code) : status;
 }
 
-/* The oldest transfer whose first tensor is x, from a captured step or a replay, or NULL. */
+/* The oldest transfer whose first tensor is x: of the step that is recorded, or of replays. NULL:
+** there is none. */
 static moth_transfer *captured_of(moth_ctx *ctx, const moth_tensor *x) {
   moth_transfer *found = NULL;
   for (moth_transfer *m = ctx->processes->messages; m; m = m->next) {
     const moth_tensor *first = m->output ? m->output : m->input;
-    if ((m->captured || m->replayed) && !m->joined && first && first->storage == x->storage &&
-        first->l.offset == x->l.offset)
+    const bool counts = (ctx->capture ? m->captured != NULL : m->replayed) && !m->joined;
+    if (counts && first && first->storage == x->storage && first->l.offset == x->l.offset)
       found = m;
   }
   return found;
@@ -571,10 +573,18 @@ int32_t moth_transfer_wait(moth_ctx *ctx, moth_transfer *m, double seconds, int3
   if (m->captured && !ctx->capture)
     return moth_fail(ctx, MOTH_E_STATE, NULL, "a captured step started this %s: wait for it in the "
                      "captured function", moth_transfer_names[m->x.kind]);
+  m->waited = true;
   int status = m->captured ? moth_transfer_wait_recorded(ctx, first, seconds)
                            : wait_for(ctx, m, seconds);
   if (source) *source = m->source;
   return status;
+}
+
+int moth_processes_check_capture(moth_ctx *ctx) {
+  const moth_transfer *m = ctx->processes ? ctx->processes->messages : NULL;
+  while (m && (m->captured != ctx->capture || m->waited)) m = m->next;
+  return m ? moth_fail(ctx, MOTH_E_STATE, NULL, "the captured function must wait for the %s that "
+                       "it starts", moth_transfer_names[m->x.kind]) : MOTH_OK;
 }
 
 void moth_transfer_free(moth_ctx *ctx, moth_transfer *m) {

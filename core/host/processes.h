@@ -40,7 +40,8 @@ struct moth_transfer {
   int64_t number; /* among the collectives of the group; INT64_MAX: none of them */
   bool done, dropped; /* dropped: nobody waits for it */
   bool joined;        /* the stream of the caller waits for the job */
-  bool captured;      /* started while a captured step was recorded, which contains it */
+  const void *captured; /* the captured step that contains it, whose recording started it */
+  bool waited;        /* the captured step also contains a wait for it */
   bool replayed;      /* started by a replay of a captured step: no handle refers to it */
   int code, source;
 };
@@ -74,6 +75,10 @@ void moth_transfers_progress(moth_ctx *ctx);
 int moth_transfer_await(moth_ctx *ctx, moth_transfer *m, double seconds);
 /* The ranks that have not started the message m, as text; waits a second for their answers. */
 void moth_transfer_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size);
+
+/* Fails if the step that is recorded starts a transfer and does not wait for it: the memory of the
+** transfer may have other contents in a replay before it has ended. */
+int moth_processes_check_capture(moth_ctx *ctx);
 
 /* -- tensors of devices (device_transfers.c) -- */
 

@@ -241,6 +241,12 @@ return {
       same(moth.stack(each(n, function(i) return moth.tensor {i - 1 + k, k} end)), all)
       same(moth.tensor {n - 1 + k, k}, late)
     end
+    local forgetful = moth.capture(function(x)
+      dist.all_reduce(x * 2, {async_op = true})
+      return x + 1
+    end)
+    raises("must wait for the all_reduce that it starts", forgetful, moth.ones(2))
+    dist.barrier()
     raises("cannot contain a barrier", moth.capture(function() dist.barrier() end))
   end},
   {"wrong arguments are refused before anything is sent", function(rank, n)
