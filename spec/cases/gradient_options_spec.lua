@@ -8,7 +8,7 @@ local F = moth.nn.functional
 local check, twice = moth.autograd.gradcheck, moth.autograd.gradgradcheck
 local F64 = {dtype = moth.float64}
 
--- Away from 0 and from other kinks at whole numbers.
+-- Away from 0 and from other kinks at integers.
 local function x(...)
   moth.manual_seed(4)
   local y = moth.rand({...}, F64) * 1.7 - 0.9
