@@ -6,16 +6,15 @@
 -- Everything is loaded at its first use: a submodule, a function written in Lua, or an op of the
 -- core. Loading Moth creates only the table.
 
+-- LuaJIT's `require` has marked this module, and its mark would make each later call fail if this one
+-- ends with an error (memory, stack or a debug hook).
+package.loaded.moth = nil
+
 if not rawget(_G, "jit") then
   error("Moth needs LuaJIT 2.1 and was loaded by " .. _VERSION .. ": run the program with luajit "
     .. "(Debian and Ubuntu: apt install luajit, macOS: brew install luajit, sources: luajit.org) "
     .. "or with Moth's own ./moth", 0)
 end
-
--- The rest of this file is one function; its body is not indented. `require "moth"` calls it with
--- pcall, so that after an error (memory, stack or a debug hook) the next call works.
--- folder: the folder of this file
-local function make(folder)
 
 local registry = debug.getregistry()
 local anchor = registry.moth or {}
@@ -26,6 +25,7 @@ if anchor.moth then return anchor.moth end
 -- and each later `require` of that module fails. So Moth's modules use another `require`, which
 -- stores a module after its code has run: after an error the next call loads the module again.
 
+local folder = debug.getinfo(1, "S").source:match "^@(.*[/\\])" or "./" -- of this file
 local host_require, load, open = require, load, io.open -- a host may remove these functions later
 
 -- Modules that are kept when package.loaded is cleared: the metatype of tensors can be set only
@@ -216,12 +216,3 @@ end
 table.insert(package.loaders, 2, anchor.search)
 anchor.moth, package.loaded.moth = moth, moth
 return moth
-end
-
-local function checked(ok, moth)
-  if ok then return moth end
-  package.loaded.moth = nil -- LuaJIT's mark, which makes the next `require` fail
-  error(moth, 0)
-end
-
-return checked(pcall(make, debug.getinfo(1, "S").source:match "^@(.*[/\\])" or "./"))

@@ -13,15 +13,15 @@ local errors = require "moth.error"
 local lazy = {}
 
 --- Adds names that are fields of one module.
--- @param rows    name -> row; its array part stores what this function adds
+-- @param rows    name -> row; its array part stores what this function adds, by one assignment, so
+-- that an error in between leaves nothing half done
 -- @param module  as for `require`; a * in it is replaced by the name, so that each name has a
 -- module
 -- @param names   the names, separated by spaces. A mark says where else the function is found:
 --   "name:" is also a method of tensors, ":name" is only a method, "name*" and "name*:" are also
 --   in moth.nn.functional
 function lazy.from(rows, module, names)
-  rows[#rows + 1] = module
-  rows[#rows + 1] = " " .. names .. " "
+  rows[#rows + 1] = module .. " " .. names .. " "
 end
 
 -- The marks that a name may have, by the mark that is looked up.
@@ -36,8 +36,8 @@ local WRITTEN = {
 function lazy.module(rows, name, mark)
   for _, pattern in ipairs(WRITTEN[mark or ""]) do
     local written = pattern:format(name)
-    for i = 2, #rows, 2 do
-      if rows[i]:find(written, 1, true) then return rows[i - 1] end
+    for _, text in ipairs(rows) do
+      if text:find(written, 1, true) then return (text:match "%S+") end
     end
   end
 end
@@ -45,10 +45,11 @@ end
 --- Calls f(name, module) for each name that lazy.from has added.
 -- @param mark  as for lazy.module
 function lazy.each(rows, f, mark)
-  for i = 2, #rows, 2 do
-    for before, name, marks in rows[i]:gmatch "(:?)([^%s:*]+)(%S*)" do
+  for _, text in ipairs(rows) do
+    local module, names = text:match "^(%S+)(.*)"
+    for before, name, marks in names:gmatch "(:?)([^%s:*]+)(%S*)" do
       local marked = mark == ":" and before == ":" or marks:find(mark or "", 1, true)
-      if marked and (before == "" or mark == ":") then f(name, rows[i - 1]) end
+      if marked and (before == "" or mark == ":") then f(name, module) end
     end
   end
 end
