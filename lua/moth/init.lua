@@ -6,8 +6,8 @@
 -- Everything is loaded at its first use: a submodule, a function written in Lua, or an op of the
 -- core. Loading Moth creates only the table.
 
--- LuaJIT's `require` has marked this module, and its mark would make each later call fail if this one
--- ends with an error (memory, stack or a debug hook).
+-- LuaJIT's `require` has marked this module, and its mark would make each later call fail if this
+-- one ends with an error (memory, stack or a debug hook).
 package.loaded.moth = nil
 
 if not rawget(_G, "jit") then
@@ -77,6 +77,7 @@ end
 -- For LuaJIT's `require`: the code runs before `require` sets its mark.
 function anchor.search(name)
   if name ~= "moth" and name:sub(1, 5) ~= "moth." then return nil end
+  if name == "moth" and not anchor.moth then return nil end -- it was left by an error
   if name ~= "moth" and anchor.loaded[name] == nil and not find_file(name) then return nil end
   package.loaded[name] = nil
   local module = need(name)
