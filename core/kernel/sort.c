@@ -276,13 +276,18 @@ static void values_of_keys(int64_t k, const moth_keyed *x, uint64_t less, bool d
   for (int64_t i = 0; i < k; i++) to[i] = (x[i].key + less) ^ turn;
 }
 
-/* x := all elements of a row. For integers the least key is subtracted and returned: keys on both
-** sides of 0 would differ in all high bytes, and the sort would have to read those. */
-static uint64_t from_least(int64_t n, bool integers, const uint64_t *keys, moth_keyed *x) {
+/* x := all elements of a row. For integers the least key is subtracted and set: keys on both sides
+** of 0 would differ in all high bytes, and the sort would have to read those. */
+static bool from_least(moth_ctx *ctx, int64_t n, bool integers, const uint64_t *keys,
+                       moth_keyed *x, uint64_t *set) {
   uint64_t least = integers ? UINT64_MAX : 0;
   for (int64_t j = 0; integers && j < n; j++) least = keys[j] < least ? keys[j] : least;
-  for (int64_t j = 0; j < n; j++) x[j] = (moth_keyed){keys[j] - least, j};
-  return least;
+  for (int64_t j = 0; j < n; j++) {
+    x[j] = (moth_keyed){keys[j] - least, j};
+    if (j % POLL_KEYS == POLL_KEYS - 1 && moth_cancelled(ctx)) return false;
+  }
+  *set = least;
+  return true;
 }
 
 /* A job whose rows threads share. Each thread has scratch space for one row. */
@@ -298,6 +303,33 @@ typedef struct ordering {
   atomic_bool *stopped;
 } ordering;
 
+static bool row_keys(const ordering *o, int64_t n, const char *row, int64_t size,
+                     uint64_t *keys) {
+  for (int64_t j = 0; j < n; j += POLL_KEYS) {
+    const int64_t some = n - j < POLL_KEYS ? n - j : POLL_KEYS;
+    moth_keys_of(some, row + j * size, o->r->dtype, o->descending, keys + j);
+    if (moth_cancelled(o->r->owner->ctx)) return false;
+  }
+  return true;
+}
+
+/* Writes the results of row i, whose first k elements are x. */
+static bool row_results(const ordering *o, int64_t i, const moth_keyed *x, uint64_t less) {
+  const int64_t k = o->k, size = moth_dtype_size[o->r->dtype];
+  const char *row = o->r->x + i * o->r->length * size;
+  for (int64_t j = 0; j < k; j += POLL_KEYS) {
+    const int64_t some = k - j < POLL_KEYS ? k - j : POLL_KEYS;
+    int64_t *position = o->position + i * k + j;
+    char *values = o->values ? o->values + (i * k + j) * size : NULL;
+    for (int64_t m = 0; m < some; m++) position[m] = x[j + m].at;
+    if (values && o->r->dtype == MOTH_I64)
+      values_of_keys(some, x + j, less, o->descending, values);
+    else if (values) take_values(some, row, size, position, values);
+    if (moth_cancelled(o->r->owner->ctx)) return false;
+  }
+  return true;
+}
+
 static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) {
   const ordering *o = arg;
   moth_ctx *ctx = o->r->owner->ctx;
@@ -306,23 +338,18 @@ static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) 
   uint64_t *keys = (uint64_t *)(void *)(spare + n);
   const bool part = k < n / 4, few = part && k > 0 && k <= SMALL_K;
   for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
-    const char *row = o->r->x + i * n * size;
-    char *values = o->values ? o->values + i * k * size : NULL;
-    int64_t *position = o->position + i * k;
     uint64_t less = 0;
-    moth_keys_of(n, row, o->r->dtype, o->descending, keys);
-    if (few) choose_few(n, keys, k, x);
-    else if (part && k > 0 && k < n / 64) choose_kept(n, keys, k, x, spare);
-    else if (part) choose(n, keys, k, x);
-    else less = from_least(n, !moth_is_float(o->r->dtype), keys, x);
-    if (!few && !moth_keyed_sort(ctx, part ? k : n, x, spare)) {
+    bool ok = row_keys(o, n, o->r->x + i * n * size, size, keys);
+    if (!ok) {
       atomic_store(o->stopped, true);
       return;
     }
-    for (int64_t j = 0; j < k; j++) position[j] = x[j].at;
-    if (values && o->r->dtype == MOTH_I64) values_of_keys(k, x, less, o->descending, values);
-    else if (values) take_values(k, row, size, position, values);
-    if (moth_cancelled(ctx)) atomic_store(o->stopped, true);
+    if (few) choose_few(n, keys, k, x);
+    else if (part && k > 0 && k < n / 64) choose_kept(n, keys, k, x, spare);
+    else if (part) choose(n, keys, k, x);
+    else ok = from_least(ctx, n, !moth_is_float(o->r->dtype), keys, x, &less);
+    if (ok && !few) ok = moth_keyed_sort(ctx, part ? k : n, x, spare);
+    if (!ok || !row_results(o, i, x, less) || moth_cancelled(ctx)) atomic_store(o->stopped, true);
   }
 }
 
