@@ -70,7 +70,7 @@ struct head {
   uint64_t kind, bytes, number;
 };
 
-struct part { /* of an operation: one message */
+struct message { /* of an operation: one message */
   char *at;
   size_t n;
   int peer;
@@ -79,7 +79,7 @@ struct part { /* of an operation: one message */
 };
 
 struct operation {
-  std::vector<part> sends, receives;
+  std::vector<message> sends, receives;
   std::vector<std::vector<char>> arrived; /* by rank, for reductions */
   const char *from;                       /* of a reduction: own elements, result, ... */
   char *to;
@@ -117,7 +117,7 @@ static ring *ring_of(const state &s, int from, int to) {
 }
 
 /* Moves bytes of a message, whose head comes first. Returns whether any were moved. */
-static bool put(const moth_emulated_submitter *by, state &s, part &p) {
+static bool put(const moth_emulated_submitter *by, state &s, message &p) {
   ring *r = ring_of(s, s.rank, p.peer);
   const head h = {p.kind, p.n, p.number};
   bool moved = false;
@@ -137,7 +137,7 @@ static bool put(const moth_emulated_submitter *by, state &s, part &p) {
   }
 }
 
-static bool take(const moth_emulated_submitter *by, state &s, part &p) {
+static bool take(const moth_emulated_submitter *by, state &s, message &p) {
   ring *r = ring_of(s, p.peer, s.rank);
   head h = {p.kind, p.n, p.number};
   bool moved = false;
@@ -229,11 +229,11 @@ static void reduce(const moth_emulated_submitter *by, const state &s, operation 
 /* -- operations -- */
 
 /* In order for each peer: only the first message that has not ended moves. */
-static bool move_parts(const moth_emulated_submitter *by, state &s, std::vector<part> &parts,
+static bool move_parts(const moth_emulated_submitter *by, state &s, std::vector<message> &parts,
                        bool out) {
   bool all = true;
   uint64_t busy = 0;
-  for (part &p : parts) {
+  for (message &p : parts) {
     const bool blocked = busy >> p.peer & 1u;
     if (p.moved < sizeof(head) + p.n && !blocked && !s.error) {
       if (out) put(by, s, p);
@@ -251,7 +251,7 @@ static cudaError_t advance(const moth_emulated_submitter *by, state &s, operatio
   if (s.error) return cudaErrorNotReady;
   bool done = move_parts(by, s, o.sends, true);
   done = move_parts(by, s, o.receives, false) && done;
-  for (const part &p : o.sends) { /* a send ends when it was received */
+  for (const message &p : o.sends) { /* a send ends when it was received */
     const ring *r = ring_of(s, s.rank, p.peer);
     done = done && r->wrote.load() == r->read.load();
   }
@@ -273,10 +273,11 @@ static std::shared_ptr<operation> new_operation(const void *from, void *to, size
 
 static void send_part(state &s, operation &o, int kind, const void *at, size_t n, int peer) {
   o.sends.push_back(
-    part{(char *)(uintptr_t)at, n, peer, (uint64_t)kind, s.sent[(size_t)peer]++, 0});
+    message{(char *)(uintptr_t)at, n, peer, (uint64_t)kind, s.sent[(size_t)peer]++, 0});
 }
 static void receive_part(state &s, operation &o, int kind, void *at, size_t n, int peer) {
-  o.receives.push_back(part{(char *)at, n, peer, (uint64_t)kind, s.received[(size_t)peer]++, 0});
+  o.receives.push_back(
+    message{(char *)at, n, peer, (uint64_t)kind, s.received[(size_t)peer]++, 0});
 }
 
 /* Receives the elements of another rank for a reduction. */

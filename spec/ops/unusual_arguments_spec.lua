@@ -23,14 +23,19 @@ end
 local INNER = {"attempt to %a+", "%a+ expected, got", "lua/moth/[%w_/]+%.lua:",
   "/?nn/[%w_/]+%.lua:"}
 
--- Functions that change a setting for all, or end something that is open.
-local SETTLES = {}
+-- Functions that are not called: they change a setting for all, or end something that is open.
+local LEFT_OUT = {}
 for name in ([[seed manual_seed set_printoptions set_default_dtype set_default_device help warn
   set_memory_limit set_memory_floor set_num_threads set_detect_anomaly set_grad_enabled collect
   set_rng_state use_deterministic_algorithms set_float32_matmul_precision exit save
   init_process_group TarWriter
   set_default_validate_args]]):gmatch "%S+" do
-  SETTLES[name] = true
+  LEFT_OUT[name] = true
+end
+
+-- Networks of some gigabytes; smaller ones of the same function are made.
+for _, name in ipairs {"gpt2_medium", "gpt2_large", "gpt2_xl", "bert_large"} do
+  LEFT_OUT[name] = true
 end
 
 local function callable(f)
@@ -57,9 +62,10 @@ describe("odd arguments", function()
       local space = places.space(place)
       for _, name in ipairs(places.names(place)) do
         local found, f = pcall(function() return space[name] end)
-        for shown, args in pairs(found and callable(f) and not SETTLES[name] and odd() or {}) do
+        for shown, args in pairs(found and callable(f) and not LEFT_OUT[name] and odd() or {}) do
           local ok, problem = pcall(function() return f(unpack(args, 1, args.n)) end)
           tried = tried + 1
+          if moth.memory().live_bytes > 2 ^ 28 then moth.collect() end -- a large network
           for _, pattern in ipairs(ok and {} or INNER) do
             if tostring(problem):match("^[^\n]*"):find(pattern) then
               error(("%s.%s%s: %s"):format(place.short, name, shown, problem), 0)

@@ -72,7 +72,7 @@ function join.gpu(given)
     errors.raise("init_process_group: backend \"nccl\" needs a GPU, and there is none; use "
       .. "backend = \"mpi\"", "E_DEVICE")
   end
-  lib.check(C.moth_nccl_id(ctx, ffi.new("uint8_t[?]", ID)), "init_process_group")
+  lib.check(C.moth_nccl_id(ctx, lib.array("uint8_t", ID)), "init_process_group")
   if given ~= nil then return device.gpu("init_process_group", given) end
   local index = device.current()
   for _, name in ipairs(LOCAL) do
@@ -84,7 +84,7 @@ end
 
 --- Is there a GPU, and NCCL?
 function join.has_nccl()
-  return device.gpus() > 0 and C.moth_nccl_id(ctx, ffi.new("uint8_t[?]", ID)) == 0
+  return device.gpus() > 0 and C.moth_nccl_id(ctx, lib.array("uint8_t", ID)) == 0
 end
 
 --- Connects the members of a new group for tensors of GPUs. With MPI the members call it, without
