@@ -6,15 +6,15 @@
 -- Everything is loaded at its first use: a submodule, a function written in Lua, or an op of the
 -- core. Loading Moth creates only the table.
 
--- LuaJIT's `require` has marked this module, and its mark would make each later call fail if this
--- one ends with an error (memory, stack or a debug hook).
-package.loaded.moth = nil
-
 if not rawget(_G, "jit") then
   error("Moth needs LuaJIT 2.1 and was loaded by " .. _VERSION .. ": run the program with luajit "
     .. "(Debian and Ubuntu: apt install luajit, macOS: brew install luajit, sources: luajit.org) "
     .. "or with Moth's own ./moth", 0)
 end
+
+-- LuaJIT's `require` has marked this module, and its mark would make each later call fail if this
+-- one ends with an error (memory, stack or a debug hook).
+package.loaded.moth = nil
 
 local registry = debug.getregistry()
 local anchor = registry.moth or {}

@@ -74,13 +74,14 @@ describe("each method of tensors", function()
   it("is in the file that the list names", function()
     local listed = {}
     local tensor = require "moth.tensor"
-    for i = 1, #tensor.parts, 2 do
-      local part, names = tensor.parts[i], {}
+    for _, text in ipairs(tensor.parts) do
+      local part, list = text:match "^(%S+)(.*)"
+      local names = {}
       local found = require(part)
       for _, kind in ipairs {"methods", "getters", "setters"} do
         for name in pairs(found[kind] or {}) do names[name] = true end
       end
-      for name in tensor.parts[i + 1]:gmatch "%S+" do
+      for name in list:gmatch "%S+" do
         assert.is_true(names[name], ("%s is not in %s"):format(name, part))
         assert.is_nil(listed[name], name .. " is listed twice")
         listed[name], names[name] = true, nil
