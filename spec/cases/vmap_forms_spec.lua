@@ -2,6 +2,7 @@
 -- classes, lists of positions) equals a loop over the samples.
 
 local moth = require "moth"
+local flat = require("spec.support.registry").flat
 
 local F = moth.nn.functional
 local S = 4 -- samples
@@ -166,26 +167,16 @@ local ROWS = {
   {"pad by reflection", function(x) return F.pad(x, {1, 1}, "reflect") end, {r(S, 2, 3)}},
 }
 
--- All tensors among values and lists of them.
-local function flat(list, ...)
-  for i = 1, select("#", ...) do
-    local v = (select(i, ...))
-    if moth.is_tensor(v) then list[#list + 1] = v
-    elseif type(v) == "table" then flat(list, unpack(v)) end
-  end
-  return list
-end
-
 describe("vmap", function()
   for _, row in ipairs(ROWS) do
     it("is a loop over the samples: " .. row[1], function()
       local given, dims = {}, {}
       for k = 3, #row do given[k - 2], dims[k - 2] = row[k][1], row[k][2] or 1 end
-      local got = flat({}, moth.vmap(row[2], {in_dims = dims})(unpack(given)))
+      local got = flat(moth.vmap(row[2], {in_dims = dims})(unpack(given)))
       for s = 1, S do
         local own = {}
         for k, x in ipairs(given) do own[k] = dims[k] == 1 and x:select(1, s) or x end
-        local want = flat({}, row[2](unpack(own)))
+        local want = flat(row[2](unpack(own)))
         assert.equal(#want, #got)
         for k, y in ipairs(want) do
           local z = got[k]:select(1, s)
@@ -212,12 +203,12 @@ describe("vmap", function()
         end
         return sum
       end
-      local batch = total(flat({}, moth.vmap(row[2], {in_dims = dims})(unpack(given))))
+      local batch = total(flat(moth.vmap(row[2], {in_dims = dims})(unpack(given))))
       local loop = moth.zeros {}
       for s = 1, S do
         local own = {}
         for k, x in ipairs(given) do own[k] = dims[k] == 1 and x:select(1, s) or x end
-        loop = loop + total(flat({}, row[2](unpack(own))))
+        loop = loop + total(flat(row[2](unpack(own))))
       end
       local one = {moth.autograd.grad(batch, floats, {allow_unused = true})}
       local other = {moth.autograd.grad(loop, floats, {allow_unused = true})}

@@ -5,18 +5,10 @@ local moth = require "moth"
 local files = require "spec.support.files"
 local registry = require "spec.support.registry"
 
+local flat = registry.flat
+
 setup(files.setup)
 teardown(files.teardown)
-
--- The tensors among the results.
-local function flat(list, ...)
-  for i = 1, select("#", ...) do
-    local v = (select(i, ...))
-    if moth.is_tensor(v) then list[#list + 1] = v
-    elseif type(v) == "table" then flat(list, unpack(v)) end
-  end
-  return list
-end
 
 local function same(want, got, what)
   assert.equal(#want, #got, what)
@@ -50,7 +42,7 @@ describe("an op exported and read again", function()
             if fine then
               exported[op.name] = true
               local back = moth.onnx.load(path)
-              same(flat({}, moth.no_grad(net, unpack(tensors))), flat({}, back(unpack(tensors))),
+              same(flat(moth.no_grad(net, unpack(tensors))), flat(back(unpack(tensors))),
                 ("%s(%s), opset %d"):format(op.name, example.code, opset))
             elseif not tostring(problem):find("E_UNSUPPORTED", 1, true)
               and moth.errcode() ~= "E_UNSUPPORTED" then
@@ -78,7 +70,7 @@ describe("an op exported and read again", function()
     it("has the same results: " .. row[1], function()
       local path, tensors = files.path "op.onnx", {row[3], row[4]}
       moth.onnx.export(row[2], tensors, path)
-      same(flat({}, row[2](unpack(tensors))), flat({}, moth.onnx.load(path)(unpack(tensors))),
+      same(flat(row[2](unpack(tensors))), flat(moth.onnx.load(path)(unpack(tensors))),
         row[1])
     end)
   end

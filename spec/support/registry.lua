@@ -61,6 +61,20 @@ function registry.ops()
   return list
 end
 
+--- All tensors among values and plain lists of them, in order.
+function registry.flat(...)
+  local list = {}
+  local function walk(...)
+    for i = 1, select("#", ...) do
+      local v = (select(i, ...))
+      if moth.is_tensor(v) then list[#list + 1] = v
+      elseif type(v) == "table" then walk(unpack(v)) end
+    end
+  end
+  walk(...)
+  return list
+end
+
 local floats = {[moth.float16] = true, [moth.bfloat16] = true, [moth.float32] = true,
   [moth.float64] = true}
 

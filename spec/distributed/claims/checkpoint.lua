@@ -1,22 +1,12 @@
 -- Claims about moth.distributed.checkpoint: see spec/support/ranks.lua.
 
 local moth = require "moth"
+local claims = require "spec.support.claims"
 local machine = require "moth.base.machine"
 local nn, F, optim, dist = moth.nn, moth.nn.functional, moth.optim, moth.distributed
 local checkpoint = dist.checkpoint
 local DDP = nn.parallel.DistributedDataParallel
-
--- Calls f with a folder of all processes.
-local function in_folder(rank, f)
-  local list = {rank == 0 and os.tmpname() or ""}
-  dist.broadcast_object_list(list)
-  if rank == 0 then os.remove(list[1]) end
-  dist.barrier()
-  f(list[1])
-  dist.barrier()
-  if rank == 0 then os.execute("rm -r '" .. list[1] .. "'") end
-  dist.barrier()
-end
+local in_folder = claims.in_folder
 
 local function files_in(folder)
   local names = {}

@@ -1,7 +1,10 @@
 -- Claims about collectives, sends and groups: see spec/support/ranks.lua.
 
 local moth = require "moth"
+local claims = require "spec.support.claims"
 local dist = moth.distributed
+
+local raises, each = claims.raises, claims.each
 
 local function same(want, got)
   if want.dtype ~= got.dtype or not moth.equal(want, got) then
@@ -9,21 +12,8 @@ local function same(want, got)
   end
 end
 
-local function raises(pattern, f, ...)
-  local ok, problem = pcall(f, ...)
-  if ok or not tostring(problem):find(pattern) then
-    error(("expected an error with '%s', got %s"):format(pattern, tostring(problem)), 2)
-  end
-end
-
 local DTYPES = {"float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64",
                 "uint8"}
-
-local function each(n, f)
-  local list = {}
-  for i = 1, n do list[i] = f(i) end
-  return list
-end
 
 return {
   {"all_reduce sums in every dtype", function(rank, n)

@@ -1,20 +1,11 @@
 -- Claims about moth.fit in several processes: see spec/support/ranks.lua.
 
 local moth = require "moth"
+local claims = require "spec.support.claims"
 local nn, F, optim, data, dist = moth.nn, moth.nn.functional, moth.optim, moth.data,
   moth.distributed
 local DDP = nn.parallel.DistributedDataParallel
-
-local function in_folder(rank, f)
-  local list = {rank == 0 and os.tmpname() or ""}
-  dist.broadcast_object_list(list)
-  if rank == 0 then os.remove(list[1]) end
-  dist.barrier()
-  f(list[1])
-  dist.barrier()
-  if rank == 0 then os.execute("rm -rf '" .. list[1] .. "'") end
-  dist.barrier()
-end
+local in_folder = claims.in_folder
 
 local function all_of(value)
   local list = {}

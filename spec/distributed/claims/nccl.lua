@@ -1,9 +1,12 @@
 -- Claims about tensors of GPUs, with backend "nccl": see spec/support/ranks.lua.
 
 local moth = require "moth"
-local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
+local claims = require "spec.support.claims"
+local nn, optim = moth.nn, moth.optim
 local dist = moth.distributed
 local DDP = nn.parallel.DistributedDataParallel
+
+local raises, each, compare = claims.raises, claims.each, claims.compare
 
 local function same(want, got)
   if not got.is_cuda then error("not on the GPU: " .. tostring(got), 2) end
@@ -13,58 +16,14 @@ local function same(want, got)
   end
 end
 
-local function raises(pattern, f, ...)
-  local ok, problem = pcall(f, ...)
-  if ok or not tostring(problem):find(pattern) then
-    error(("expected an error with '%s', got %s"):format(pattern, tostring(problem)), 2)
-  end
-end
-
 local function full(shape, value, dtype)
   return moth.full(shape, value, {device = "cuda", dtype = dtype or moth.float32})
-end
-
-local function each(n, f)
-  local list = {}
-  for i = 1, n do list[i] = f(i) end
-  return list
 end
 
 local SUMS = {"float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8"}
 local ALL = {"int16", "bool", unpack(SUMS)}
 
 local function mlp() return nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)) end
-
--- Trains a net on all samples, and one on the parts of the processes. Returns the largest
--- difference of losses.
-local function compare(rank, n, make, wrap, x, optimizer)
-  local size = x:size(1)
-  moth.manual_seed(5)
-  local y, alone = moth.randint(1, 4, {size}):cuda(), make():to("cuda")
-  moth.manual_seed(rank == 0 and 5 or 6)
-  moth.randint(1, 4, {size})
-  local net = wrap(make():to("cuda"))
-  local a, b = optimizer(alone:parameters()), optimizer(net:parameters())
-  local worst = 0
-  local function part(t) return t:narrow(1, 1 + rank * size / n, size / n) end
-  for _ = 1, 3 do
-    a:zero_grad()
-    local want = F.cross_entropy(alone(x), y)
-    want:backward()
-    a:step()
-    b:zero_grad()
-    local loss = F.cross_entropy(net(part(x)), part(y))
-    loss:backward()
-    b:step()
-    local mean = loss:detach():clone()
-    dist.all_reduce(mean, "mean")
-    worst = math.max(worst, math.abs(mean:item() - want:item()))
-  end
-  local sums = {}
-  dist.all_gather_object(sums, nn.utils.parameters_to_vector(net:parameters()):sum():item())
-  for i = 2, n do assert(sums[i] == sums[1], "the weights of the processes differ") end
-  return worst
-end
 
 local function sgd(params) return optim.SGD(params, {lr = 0.1, momentum = 0.9}) end
 

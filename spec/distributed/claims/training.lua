@@ -1,45 +1,18 @@
 -- Claims about training by several processes: see spec/support/ranks.lua.
 
 local moth = require "moth"
+local claims = require "spec.support.claims"
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local dist = moth.distributed
 local DDP = nn.parallel.DistributedDataParallel
+
+local compare = claims.compare
 
 local N = 24 -- samples of all processes
 
 local function mlp()
   return nn.Sequential(nn.Linear(6, 600), nn.Tanh(), nn.Linear(600, 600), nn.Tanh(),
     nn.Linear(600, 3))
-end
-
-local function part(x, rank, n) return x:narrow(1, 1 + rank * N / n, N / n) end
-
--- Trains one net on all samples and one on the parts. Returns the largest difference of losses.
-local function compare(rank, n, make, wrap, x, optimizer)
-  moth.manual_seed(5)
-  local y, alone = moth.randint(1, 4, {N}), make()
-  moth.manual_seed(rank == 0 and 5 or 6)
-  moth.randint(1, 4, {N})
-  local net = wrap(make())
-  local a, b = optimizer(alone:parameters()), optimizer(net:parameters())
-  local worst = 0
-  for _ = 1, 5 do
-    a:zero_grad()
-    local want = F.cross_entropy(alone(x), y)
-    want:backward()
-    a:step()
-    b:zero_grad()
-    local loss = F.cross_entropy(net(part(x, rank, n)), part(y, rank, n))
-    loss:backward()
-    b:step()
-    local mean = loss:detach():clone()
-    dist.all_reduce(mean, "mean")
-    worst = math.max(worst, math.abs(mean:item() - want:item()))
-  end
-  local sums = {}
-  dist.all_gather_object(sums, nn.utils.parameters_to_vector(net:parameters()):sum():item())
-  for i = 2, n do assert(sums[i] == sums[1], "the weights of the processes differ") end
-  return worst
 end
 
 local function sgd(params) return optim.SGD(params, {lr = 0.1, momentum = 0.9}) end
