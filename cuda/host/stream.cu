@@ -163,6 +163,7 @@ int moth_stream_settle(moth_ctx *ctx, const moth_device_stream *s, const cudaEve
   if (!s->device_context->transfers) return MOTH_OK;
   for (unsigned turn = 0;; turn++) {
     const cudaError_t error = event ? cudaEventQuery(*event) : cudaStreamQuery(s->queue.stream);
+    if (error == cudaSuccess) return moth_engine->check_transfers(ctx);
     if (error != cudaErrorNotReady) return MOTH_OK; /* the caller's wait returns it */
     cudaGetLastError();
     int status = turn % 64 == 63 ? moth_engine->check_transfers(ctx) : MOTH_OK;

@@ -376,15 +376,14 @@ static int work_done(moth_comm *c, moth_job *w, char *why, size_t size) {
   int result = NCCL_SUCCESS;
   if (moth_is_forked()) return 0;
   const cudaError_t error = cudaEventQuery(w->end);
-  if (error == cudaSuccess) return 1;
-  cudaGetLastError();
-  if (error != cudaErrorNotReady) {
+  if (error != cudaSuccess) cudaGetLastError();
+  if (error != cudaSuccess && error != cudaErrorNotReady) {
     snprintf(why, size, "%s", cudaGetErrorString(error));
     return -1;
   }
-  const int asked = nccl.fn.CommGetAsyncError(c->comm, &result);
+  const int asked = nccl.fn.CommGetAsyncError(c->comm, &result); /* a failed transfer ends too */
   if (asked) result = asked;
-  if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS) return 0;
+  if (result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS) return error == cudaSuccess;
   snprintf(why, size, "NCCL: %s", nccl.fn.GetErrorString(result));
   return -1;
 }
