@@ -25,7 +25,8 @@
 #define WORTH_AWAKE 3e3  /* ns of work that justify sharing with a spinning worker */
 #define WORTH_WAKING 6e4 /* ns of work that justify waking a worker */
 #define LEAST_PIECE 1e3  /* ns; taking shorter pieces would cost more than they save */
-#define SLICE_PIECE 5e4  /* ns; the longest piece in a slice of time: slices end between pieces */
+#define SHORT_PIECE 5e4  /* ns; wanted for pieces if the time is limited: it ends between pieces */
+#define FIRST_PIECE 1e4  /* ns; the first piece of such a job */
 #define MOST_PIECE 1e6   /* ns; a cancel is checked between pieces */
 #define PER_THREAD 4     /* pieces per thread: slower threads take fewer */
 #define SUSPENDED_NS 1e5     /* ns to wait for the last piece before a worker counts as suspended */
@@ -256,6 +257,22 @@ static int64_t piece_of(int64_t n, int64_t grain, double cost, double ns) {
   return (grains > 0 ? grains : 1) * grain;
 }
 
+/* Runs a job in a slice of time or before a deadline. The length of a piece follows from the time
+** that the last one took: an estimated cost can be wrong by a factor of ten, as it ignores the
+** caches. */
+static int in_time(moth_ctx *ctx, const job *j, int64_t grain, double cost) {
+  int64_t piece = piece_of(j->n, grain, cost, FIRST_PIECE), last;
+  for (int64_t first = 0; first < j->n; first = last) {
+    if (first && moth_cancelled(ctx)) return moth_stopped(ctx);
+    last = j->n - first < piece ? j->n : first + piece;
+    const double start = now_ns();
+    j->work(first, last, 0, j->arg);
+    const double took = now_ns() - start + 1;
+    piece = piece_of(j->n, grain, took / (double)(last - first), SHORT_PIECE);
+  }
+  return MOTH_OK;
+}
+
 /* Should workers take part in a job of `all` ns? Yes if they are awake or the job justifies
 ** waking. */
 static bool worth(double all, bool eager) {
@@ -287,7 +304,8 @@ int moth_parallel(moth_ctx *ctx, int64_t n, int64_t grain, double cost, moth_wor
     lanes = 1;
   }
   if (lanes == 1) {
-    j.piece = piece_of(n, grain, cost, ctx->slice ? SLICE_PIECE : MOST_PIECE);
+    if (ctx->slice || ctx->deadline > 0) return in_time(ctx, &j, grain, cost);
+    j.piece = piece_of(n, grain, cost, MOST_PIECE);
     return alone(ctx, &j);
   }
   if (pool.workers < lanes - 1) start(lanes);

@@ -13,7 +13,7 @@
 #include "base/threads.h"
 #include "level.h"
 
-enum { BLOCK = MOTH_REDUCE_BLOCK, POLL = 1 << 20, PIECE = 1 << 24, CHUNK = 1 << 17, HALVES = 4096 };
+enum { BLOCK = MOTH_REDUCE_BLOCK, POLL = 1 << 18, PIECE = 1 << 18, CHUNK = 1 << 17, HALVES = 4096 };
 /* BLOCK: accumulators at a time; POLL: elements between two polls; PIECE: elements read at once;
 ** CHUNK: elements of one chunk of a reduction to few results; HALVES: half-precision elements
 ** converted at a time. */

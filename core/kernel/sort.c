@@ -92,7 +92,7 @@ int64_t moth_runs_of(int64_t n, const char *x, int dtype, int64_t *first, char *
 /* -- sorting -- */
 
 enum { INSERTION_RUN = 16, SMALL_K = 32, MERGE_KEYS = 192, DIGITS = 8, BYTES = 256,
-       POLL_KEYS = 1 << 14 /* keys between two polls */ };
+       POLL_KEYS = 1 << 14 /* keys between two polls */, PAGE_KEYS = 4096 / sizeof(moth_keyed) };
 
 static void insertion(int64_t n, moth_keyed *x) {
   for (int64_t i = 1; i < n; i++) {
@@ -277,13 +277,16 @@ static void values_of_keys(int64_t k, const moth_keyed *x, uint64_t less, bool d
 }
 
 /* x := all elements of a row. For integers the least key is subtracted and set: keys on both sides
-** of 0 would differ in all high bytes, and the sort would have to read those. */
+** of 0 would differ in all high bytes, and the sort would have to read those. Also writes to each
+** page of `spare`: the sort would touch all of its new pages, milliseconds of work for the kernel,
+** between two polls. */
 static bool from_least(moth_ctx *ctx, int64_t n, bool integers, const uint64_t *keys,
-                       moth_keyed *x, uint64_t *set) {
+                       moth_keyed *x, moth_keyed *spare, uint64_t *set) {
   uint64_t least = integers ? UINT64_MAX : 0;
   for (int64_t j = 0; integers && j < n; j++) least = keys[j] < least ? keys[j] : least;
   for (int64_t j = 0; j < n; j++) {
     x[j] = (moth_keyed){keys[j] - least, j};
+    if (j % PAGE_KEYS == 0) spare[j].key = 0;
     if (j % POLL_KEYS == POLL_KEYS - 1 && moth_cancelled(ctx)) return false;
   }
   *set = least;
@@ -347,7 +350,7 @@ static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) 
     if (few) choose_few(n, keys, k, x);
     else if (part && k > 0 && k < n / 64) choose_kept(n, keys, k, x, spare);
     else if (part) choose(n, keys, k, x);
-    else ok = from_least(ctx, n, !moth_is_float(o->r->dtype), keys, x, &less);
+    else ok = from_least(ctx, n, !moth_is_float(o->r->dtype), keys, x, spare, &less);
     if (ok && !few) ok = moth_keyed_sort(ctx, part ? k : n, x, spare);
     if (!ok || !row_results(o, i, x, less) || moth_cancelled(ctx)) atomic_store(o->stopped, true);
   }
