@@ -101,3 +101,41 @@ describe("torchmetrics' and scikit-learn's values", function()
     end)
   end
 end)
+
+-- "MulticlassF1Score" -> "multiclass_f1_score".
+local WHOLE = { AUROC = "auroc", ROC = "roc", BLEUScore = "bleu_score", R2Score = "r2_score",
+  F1Score = "f1_score", FBetaScore = "fbeta_score" }
+
+local function function_of(name)
+  local task, rest = name:match "^(Binary)(.+)$"
+  if not task then task, rest = name:match "^(Multi[a-z]+)(.+)$" end
+  rest = rest or name
+  rest = WHOLE[rest] or rest:gsub("(%l)(%u)", "%1_%2"):lower()
+  return metrics.functional[(task and task:lower() .. "_" or "") .. rest]
+end
+
+describe("the function of", function()
+  for _, name in ipairs(names) do
+    local found = function_of(name)
+    if found then
+      it(name .. " returns the value of a batch", function()
+        for _, case in ipairs(by_name[name]) do
+          local preds, target = batch_of(case.data, 1)
+          if case.first ~= nil then
+            local args = next(case.args) and case.args or nil
+            local value = one_of(found(preds, target, args))
+            same(case.first, value, named(case))
+          end
+        end
+      end)
+    end
+  end
+
+  it("each metric that takes predictions and targets exists", function()
+    for _, name in ipairs(names) do
+      local plain = name:find "^Sum" or name:find "^Mean" or name:find "^M%l%lMetric"
+        or name:find "^Cat"
+      assert.is_true(function_of(name) ~= nil or plain ~= nil, name)
+    end
+  end)
+end)

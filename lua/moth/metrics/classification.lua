@@ -90,7 +90,8 @@ function Counted:compute()
   for i, name in ipairs(NAMES) do
     local x = self[name]
     if type(x) == "table" then
-      x = x[1] and moth.cat(x, 1) or moth.zeros{0, self.num_classes or self.num_labels}
+      local n = self.num_classes or self.num_labels or self._task == "multiclass" and 1 or nil
+      x = x[1] and moth.cat(x, 1) or moth.zeros{0, n}
     end
     values[i] = x:to(moth.float64)
   end

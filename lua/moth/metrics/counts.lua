@@ -75,7 +75,7 @@ function counts.multiclass(preds, target, scores, n, k, ignore, samples)
     local hit = preds:eq(target)
     local miss = hit:logical_not()
     if valid then hit, miss = hit:logical_and(valid), miss:logical_and(valid) end
-    tp, fp = hit:sum(2), miss:sum(2)
+    tp, fp = hit:sum(2, true), miss:sum(2, true)
     tn, fn = tp * 0, fp:clone()
   end
   if samples then return tp, fp, tn, fn end
