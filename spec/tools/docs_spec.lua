@@ -2,6 +2,7 @@
 
 local lfs = require "lfs"
 local moth = require "moth"
+local class = require "moth.base.class"
 local docs = require "moth.help.docs"
 local files = require "spec.support.files"
 local places = require "moth.help.places"
@@ -62,6 +63,29 @@ describe("the reference", function()
         assert.truthy(part:find(op.file, 1, true), part)
       end
     end
+  end)
+
+  it("names the base and the source file of each class", function()
+    local count = 0
+    for _, place in ipairs(places.list) do
+      local page = pages[place.path .. ".md"]
+      for _, name in ipairs(places.names(place)) do
+        local heading = "\n## " .. place.short .. "." .. name .. "\n"
+        local value, at = places.space(place)[name], page:find(heading, 1, true)
+        local part = page:sub(at, (page:find("\n## ", at + 4, true) or 0) - 1)
+        if class.isclass(value) and not part:find "\n\nThe same as `[%w_.]+`%.\n*$" then
+          local base = class.base(value)
+          local written = part:match "\n```\n\nIt inherits from `([%w_.]+)`%.\n\n`"
+          assert.equal(base and base ~= class.Object and class.typename(base) or nil,
+            written and written:match "[%w_]+$", name)
+          local file = part:match "\n```\n\n`([%w_/.]+)`\n"
+            or part:match "`%.\n\n`([%w_/.]+)`\n"
+          assert.equal("file", lfs.attributes(file or "", "mode"), name)
+          count = count + 1
+        end
+      end
+    end
+    assert.is_true(count > 300, count)
   end)
 
   it("has an index of all names, and its links have targets", function()

@@ -124,10 +124,13 @@ local function add_function(out, fn)
   if #facts > 0 then out[#out + 1] = "\n" .. table.concat(facts, "; ") end
 end
 
--- The source line of a class's forward, or of its constructor where it has no forward.
+-- The source file of a class's forward, or of its constructor if it has no forward of its own or
+-- a generated one.
 local function add_source(out, object)
-  local fn = rawget(object, "forward") or object.init
-  local file = debug.getinfo(class.written(fn), "S").source:gsub("^@", "")
+  local function source(fn)
+    return fn and debug.getinfo(class.written(fn), "S").source:match "^@(.*)"
+  end
+  local file = source(rawget(object, "forward")) or source(object.init)
   local root = errors.root
   if root and file:sub(1, #root) == root then file = file:sub(#root + 1) end
   out[#out + 1] = "\n`" .. file .. "`"
