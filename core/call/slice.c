@@ -2,6 +2,7 @@
 #include "slice.h"
 
 #include "base/alloc.h"
+#include "base/coroutine.h"
 #include "base/error.h"
 #include "base/system.h"
 #include "base/threads.h"
@@ -387,6 +388,7 @@ static void free_slice(moth_slice *s) {
   while (*at != s) at = &(*at)->next;
   *at = s->next;
   if (s->busy) abandon(s);
+  moth_scope_abandon(s->ctx, s->base.scope);
   moth_fiber_free(s->fiber);
   moth_dealloc(s->ctx, s, (int64_t)sizeof *s);
 }

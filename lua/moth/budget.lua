@@ -121,6 +121,8 @@ function budget.cancel_budget(fn)
   works[fn] = nil
   ffi.gc(work.slice, nil)
   C.moth_slice_free(ctx, work.slice)
+  -- The work may be inside a scope or no_grad. A later coroutine may have its address.
+  require("moth.base.coroutines").forget(work.thread)
   return true
 end
 

@@ -1,6 +1,7 @@
 --- moth.budget and moth.reserve: work in slices of time.
 
 local moth = require "moth"
+local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
 local nn = moth.nn
 local F = nn.functional
@@ -163,6 +164,41 @@ describe("moth.budget", function()
     moth.collect()
     moth.collect()
     assert.is_true(moth.memory().live_bytes <= before.live_bytes + 1024)
+  end)
+
+  it("frees all results of cancelled work, wherever it was paused", function()
+    local x = moth.randn(64, 500)
+    local works = {
+      function() return x:sort() end, function() return x:max(2) end, function() return x:topk(3) end,
+      function() return moth.std_mean(x, 2) end, function() return x:split(8) end,
+      function() return x:unique{return_counts = true} end, function() return x:frexp() end,
+      function() return moth.linalg.qr(x) end,
+    }
+    moth.collect()
+    local before = moth.memory()
+    for _, work in ipairs(works) do
+      for slices = 1, 40 do
+        local done = false
+        for _ = 1, slices do done = done or moth.budget(LEAST, work) end
+        if done then break end
+        assert.is_true(moth.cancel_budget(work))
+      end
+    end
+    moth.collect()
+    moth.collect()
+    assert.equal(before.live_bytes, moth.memory().live_bytes)
+  end)
+
+  it("ends the scopes and modes of cancelled work", function()
+    local x = moth.randn(64, 500)
+    local function inside() return x:frexp() end -- frees what it creates by a scope
+    local function scoped() return moth.scope(inside) end
+    local function without_gradients() return moth.no_grad(inside) end
+    for _, work in ipairs {inside, scoped, without_gradients} do
+      moth.budget(LEAST, work)
+      assert.is_true(moth.cancel_budget(work))
+      assert.is_false(lib.others_set())
+    end
   end)
 
   it("refuses a time that is no number and work that cannot be called", function()

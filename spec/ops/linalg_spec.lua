@@ -60,6 +60,15 @@ describe("a singular matrix", function()
     local y = moth.zeros(3, 3, f64):requires_grad_()
     y:det():backward()
     assert.close({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, y.grad:tolist(), 1e-12)
+    -- also for elements far from 1
+    for _, options in ipairs {f64, f32} do
+      for _, scale in ipairs {2 ^ -40, 2 ^ 40} do
+        x = (moth.tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, options) * scale):requires_grad_()
+        x:det():backward()
+        assert.close({{-3, 6, -3}, {6, -12, 6}, {-3, 6, -3}}, (x.grad / scale / scale):tolist(),
+          options == f64 and 1e-12 or 1e-4)
+      end
+    end
     assert.equal(math.huge, linalg.cond(stack, 1)[2]:item())
     assert.same({2, 1, 0}, linalg.matrix_rank(stack):tolist())
   end)

@@ -131,6 +131,12 @@ function coroutines.hold(name, form)
   C.moth_coroutine_hold(ctx)
 end
 
+--- Ends the modes and scopes of a coroutine that will not be resumed. Its tensors stay.
+function coroutines.forget(thread)
+  held[thread] = nil
+  C.moth_coroutine_forget(ctx, pointer(thread))
+end
+
 --- Returns true if a coroutine other than the main one has set a mode that still applies to it.
 function lib.others_set() return C.moth_coroutine_sweep(ctx) > 0 end
 
@@ -141,10 +147,7 @@ function lib.on_sweep.coroutines()
     if C.moth_coroutine_known(ctx, token) == 0 then probes[token] = nil end
   end
   for thread in pairs(held) do
-    if plain "status"(thread) == "dead" then
-      held[thread] = nil
-      C.moth_coroutine_forget(ctx, pointer(thread))
-    end
+    if plain "status"(thread) == "dead" then coroutines.forget(thread) end
   end
 end
 
