@@ -42,6 +42,9 @@ int32_t moth_autocast(moth_ctx *ctx, int32_t dtype) {
   if (dtype < MOTH_NO_DTYPE) return old;
   if (dtype >= MOTH_DTYPES)
     return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "there is no dtype %d", dtype);
+  if (dtype != MOTH_NO_DTYPE && !moth_is_half(dtype))
+    return moth_fail(ctx, MOTH_E_DTYPE, "dtype", "f16 or bf16 is needed, got %s",
+                     moth_dtype_name(dtype));
   moth_mode(ctx, MOTH_MODE_AUTOCAST, dtype);
   return old;
 }

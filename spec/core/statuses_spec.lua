@@ -1,0 +1,313 @@
+-- The functions of the C interface, called with values that they refuse: the status, the argument
+-- that the error names, and the message. Functions that return a count or a mode at the first and
+-- the last value that they accept.
+
+local ffi = require "ffi"
+local lib = require "moth.binding.lib"
+local moth = require "moth"
+
+lib.declare "sparse"
+lib.declare "nodes"
+lib.declare "capture"
+
+local C, ctx = lib.C, lib.ctx
+local out, id = lib.Handle(), ffi.new "uint64_t[1]"
+local number, slots = ffi.new "uint32_t[1]", ffi.new "moth_slot[8]"
+
+local function shape(...) return ffi.new("int64_t[?]", select("#", ...) + 1, ...) end
+
+-- Makes a claim for each row: the status, the argument, the message, a function.
+local function refused(rows)
+  for _, row in ipairs(rows) do
+    it(row[3], function()
+      moth.scope(row[4]) -- makes what is kept for later calls
+      collectgarbage()
+      local live, problem = moth.memory().live_bytes
+      moth.scope(function()
+        local status = row[4]()
+        problem = {ffi.string(C.moth_error_name(tonumber(status))),
+          ffi.string(C.moth_error_arg(ctx)), ffi.string(C.moth_error(ctx, 1))}
+      end)
+      assert.same({row[1], row[2], row[3]}, problem)
+      assert.equal(live, moth.memory().live_bytes)
+    end)
+  end
+end
+
+local function call(name, nslots, given, nout)
+  return C.moth_call(ctx, C.moth_op_find(name), slots, nslots, given, out, nout or 1)
+end
+
+local function set(...)
+  for i, v in ipairs {...} do
+    if type(v) == "table" then slots[i - 1].integer = v[1] else slots[i - 1].handle = v end
+  end
+end
+
+describe("a setting raises for", function()
+  refused {
+    {"E_DTYPE", "dtype", "there is no dtype 10",
+      function() return C.moth_default_dtype(ctx, C.MOTH_DTYPES) end},
+    {"E_DTYPE", "dtype", "a floating dtype is needed, got i64",
+      function() return C.moth_default_dtype(ctx, C.MOTH_I64) end},
+    {"E_DOMAIN", "precision", "0, 1 or 2 is needed, got 3",
+      function() return C.moth_float32_precision(ctx, 3) end},
+    {"E_ARG", "what", "cuDNN has no switch 4",
+      function() return C.moth_cudnn(ctx, C.MOTH_CUDNN_SDP + 1, -1) end},
+    {"E_ARG", "what", "cuDNN has no switch -1",
+      function() return C.moth_cudnn(ctx, C.MOTH_CUDNN_ENABLED - 1, -1) end},
+    {"E_DTYPE", "dtype", "there is no dtype 10",
+      function() return C.moth_autocast(ctx, C.MOTH_DTYPES) end},
+    {"E_DTYPE", "dtype", "f16 or bf16 is needed, got f32",
+      function() return C.moth_autocast(ctx, C.MOTH_F32) end},
+  }
+end)
+
+describe("a tensor of the host's values raises for", function()
+  local bytes = ffi.new("double[4]")
+  refused {
+    {"E_SHAPE", "shape", "no shape of -1 dimensions was given", function()
+      return C.moth_from_bytes(ctx, C.MOTH_F32, shape(1), -1, bytes, 0, out)
+    end},
+    {"E_SHAPE", "shape", "a size cannot be negative: {-1}", function()
+      return C.moth_from_bytes(ctx, C.MOTH_F32, shape(-1), 1, bytes, 0, out)
+    end},
+    {"E_SHAPE", "shape", "at most 8 dimensions are possible, got more", function()
+      return C.moth_from_bytes(ctx, C.MOTH_F32, shape(1, 1, 1, 1, 1, 1, 1, 1, 1), 9, bytes, 4, out)
+    end},
+    {"E_DTYPE", "dtype", "there is no dtype 10", function()
+      return C.moth_from_bytes(ctx, C.MOTH_DTYPES, shape(1), 1, bytes, 4, out)
+    end},
+    {"E_DTYPE", "dtype", "there is no dtype -1", function()
+      return C.moth_from_bytes(ctx, -1, shape(1), 1, bytes, 4, out)
+    end},
+    {"E_SHAPE", "buffer", "8 bytes are needed, got 7", function()
+      return C.moth_from_bytes(ctx, C.MOTH_F32, shape(2), 1, bytes, 7, out)
+    end},
+    {"E_SHAPE", "buffer", "8 bytes are needed, got 9", function()
+      return C.moth_from_bytes(ctx, C.MOTH_F32, shape(2), 1, bytes, 9, out)
+    end},
+    {"E_SHAPE", "data", "(2) needs more than the 7 bytes given", function()
+      return C.moth_from_memory(ctx, C.MOTH_F32, shape(2), 1, bytes, 7, nil, nil, out)
+    end},
+    {"E_ALIAS", "data", "not aligned for f32", function()
+      return C.moth_from_memory(ctx, C.MOTH_F32, shape(2), 1, ffi.cast("char *", bytes) + 2, 8, nil,
+        nil, out)
+    end},
+    {"E_SHAPE", "data", "3 values for shape (2)", function()
+      return C.moth_from_slots(ctx, C.MOTH_F32, shape(2), 1, slots, 3, 0, out)
+    end},
+    {"E_DTYPE", "data", "1.5 does not fit i32", function()
+      slots[0].number, slots[1].number = 1, 1.5
+      return C.moth_from_slots(ctx, C.MOTH_I32, shape(2), 1, slots, 2, 0, out)
+    end},
+    {"E_DTYPE", "data", "256 does not fit u8", function()
+      slots[0].integer, slots[1].integer = 1, 256
+      return C.moth_from_slots(ctx, C.MOTH_U8, shape(2), 1, slots, 2, 1, out)
+    end},
+  }
+
+  it("nothing if the memory is larger than the shape", function()
+    assert.equal(0, C.moth_from_memory(ctx, C.MOTH_F32, shape(2), 1, bytes, 9, nil, nil, out))
+    assert.equal(0, C.moth_free(ctx, out))
+  end)
+end)
+
+describe("reading values raises for", function()
+  local x = moth.tensor {{1, 2, 3}, {4, 5, 6}}
+  local buffer = ffi.new "char[24]"
+  refused {
+    {"E_INDEX", "", "1 elements from -1 on, of f32 (2, 3)",
+      function() return C.moth_read(ctx, x, -1, 1, slots) end},
+    {"E_INDEX", "", "7 elements from 0 on, of f32 (2, 3)",
+      function() return C.moth_read(ctx, x, 0, 7, slots) end},
+    {"E_INDEX", "", "3 elements from 4 on, of f32 (2, 3)",
+      function() return C.moth_read(ctx, x, 4, 3, slots) end},
+    {"E_INDEX", "", "-1 elements from 0 on, of f32 (2, 3)",
+      function() return C.moth_read(ctx, x, 0, -1, slots) end},
+    {"E_ARG", "", "24 bytes are needed, the buffer has 23",
+      function() return C.moth_bytes(ctx, x, buffer, 23) end},
+    {"E_ARG", "", "24 bytes are needed, the buffer has 25",
+      function() return C.moth_bytes(ctx, x, buffer, 25) end},
+    {"E_SHAPE", "", "f32 (3, 2) is not contiguous", function()
+      return C.moth_data(ctx, x:t()) == nil and C.MOTH_E_SHAPE or 0
+    end},
+  }
+
+  it("nothing up to the last element, in any layout", function()
+    assert.equal(0, C.moth_read(ctx, x, 3, 3, slots))
+    assert.equal(6, slots[2].number)
+    assert.equal(0, C.moth_read(ctx, x:t(), 1, 5, slots))
+    local read = {}
+    for i = 1, 5 do read[i] = slots[i - 1].number end
+    assert.same({4, 2, 5, 3, 6}, read)
+    assert.equal(0, C.moth_read(ctx, x, 6, 0, slots))
+  end)
+end)
+
+describe("a handle raises for", function()
+  refused {
+    {"E_STATE", "", "this tensor was released",
+      function() return C.moth_free(ctx, lib.Handle(1, 0)) end},
+    {"E_STATE", "", "the handle of a number cannot be freed", function()
+      slots[0].number = 1
+      C.moth_number(ctx, 1, 0, slots)
+      return C.moth_free(ctx, lib.Handle(1, 0))
+    end},
+    {"E_ARG", "", "number 0 of 4", function() return C.moth_number(ctx, 0, 0, slots) end},
+    {"E_ARG", "", "number 5 of 4", function() return C.moth_number(ctx, 5, 0, slots) end},
+    {"E_ARG", "", "there is no result 0 to take", function() return C.moth_result(ctx, 0, out) end},
+    {"E_STATE", "", "this scope is closed already",
+      function() return C.moth_scope_close(ctx, 123456789) end},
+  }
+end)
+
+describe("moth_call raises for", function()
+  local x = moth.ones(2, 3)
+  refused {
+    {"E_ARG", "op", "is NULL: moth_op_find() knows no op of that name",
+      function() return C.moth_call(ctx, nil, slots, 0, 0, out, 1) end},
+    {"E_ARG", "input", "a value is needed, got nothing", function() return call("relu", 0, 0) end},
+    {"E_ARG", "other", "a value is needed, got nothing",
+      function() set(x) return call("add", 2, 1) end},
+    {"E_ARG", "other", "a value is needed, got nothing",
+      function() set(x, x) return call("add", 1, 3) end},
+    {"E_STATE", "other", "this tensor was released",
+      function() set(x, lib.Handle(0, 0)) return call("add", 2, 3) end},
+    {"E_ARG", "dtype", "not a valid dtype", function() set(x, {10}) return call("cast", 2, 3) end},
+    {"E_ARG", "tensors", "not a valid tensors",
+      function() set({0}, {1}) return call("cat", 2, 1) end},
+    {"E_ARG", "tensors", "not a valid tensors",
+      function() set({0}, {-1}) return call("cat", 2, 1) end},
+    {"E_ARG", "device", "not a valid device",
+      function() set(x, {-1}) return call("to_device", 2, 3) end},
+    {"E_ARG", "reduction", "not a valid enum",
+      function() set(x, x, {3}) return call("mse_loss", 3, 7) end},
+    {"E_ARG", "reduction", "not a valid enum",
+      function() set(x, x, {-1}) return call("mse_loss", 3, 7) end},
+    {"E_INDEX", "dim", "dim 3 is out of range: wanted 1 to 2 or -2 to -1",
+      function() set(x, {2}) return call("softmax", 2, 3) end},
+    {"E_INDEX", "dim", "dim -3 is out of range: wanted 1 to 2 or -2 to -1",
+      function() set(x, {-3}) return call("softmax", 2, 3) end},
+  }
+end)
+
+describe("a leaf raises for", function()
+  local x = moth.ones(2)
+  local function leaf() return moth.ones(2, {requires_grad = true}) end
+  refused {
+    {"E_GRAPH", "", "only a leaf's requires_grad can be turned off; use detach() for f32 (2)",
+      function() return C.moth_requires_grad(ctx, leaf() * 2, 0) end},
+    {"E_DTYPE", "", "only floating tensors can require grad, got i64 (2)",
+      function() return C.moth_requires_grad(ctx, x:long(), 1) end},
+    {"E_GRAPH", "", "f32 (2) does not require grad",
+      function() return C.moth_retain_grad(ctx, x) end},
+    {"E_ALIAS", "grad", "a tensor cannot be its own gradient",
+      function() return C.moth_set_grad(ctx, x, x) end},
+    {"E_SHAPE", "grad", "f32 (3) cannot be the gradient of f32 (2)",
+      function() return C.moth_set_grad(ctx, x, moth.ones(3)) end},
+    {"E_SHAPE", "grad", "f64 (2) cannot be the gradient of f32 (2)",
+      function() return C.moth_set_grad(ctx, x, x:double()) end},
+    {"E_DTYPE", "data", "f64 (2) cannot replace the data of f32 (2)",
+      function() return C.moth_set_data(ctx, x, x:double()) end},
+    {"E_SHAPE", "data", "f32 (3) cannot replace the data of f32 (2)",
+      function() return C.moth_set_data(ctx, x, moth.ones(3)) end},
+    {"E_STATE", "data", "the default generator keeps its own storage", function()
+      local values, generator = moth.zeros(2):long(), lib.Handle()
+      lib.adopt(generator, C.moth_generator(ctx, generator))
+      return C.moth_set_data(ctx, generator, values)
+    end},
+    {"E_STATE", "data", "the default generator keeps its own storage", function()
+      local values, generator = moth.zeros(2):long(), lib.Handle()
+      lib.adopt(generator, C.moth_generator(ctx, generator))
+      return C.moth_become(ctx, generator, values)
+    end},
+    {"E_GRAPH", "", "only a leaf can change its dtype; an op made f32 (2)",
+      function() return C.moth_become(ctx, leaf() * 2, x) end},
+    {"E_GRAPH", "", "only a leaf can change its dtype; an op made f32 (2)",
+      function() return C.moth_become(ctx, x:view(2), x) end},
+    {"E_SHAPE", "data", "f32 (3) cannot replace the data of f32 (2)",
+      function() return C.moth_become(ctx, x, moth.ones(3)) end},
+    {"E_DTYPE", "data", "only floating tensors can require grad, got i64 (2)",
+      function() return C.moth_become(ctx, leaf(), x:long()) end},
+    {"E_GRAPH", "", "only a leaf can wait for its shape; an op made f32 (2)",
+      function() return C.moth_shapeless(ctx, leaf() * 2) end},
+    {"E_GRAPH", "", "only a leaf can wait for its shape; an op made f32 (2)",
+      function() return C.moth_shapeless(ctx, x:view(2)) end},
+    {"E_GRAPH", "", "a view cannot be detached in place; use detach()",
+      function() return C.moth_detach_(ctx, x:view(2)) end},
+    {"E_GRAPH", "", "f32 (2) does not require grad, so no hook would run",
+      function() return C.moth_hook_id(ctx, x, id, number) end},
+  }
+end)
+
+describe("a sparse tensor raises for", function()
+  local rows, values = moth.tensor {1LL, 2LL}, moth.ones(2, 3)
+  local function make(r, v, size) return C.moth_sparse_make(ctx, r, v, size, 0, out) end
+  refused {
+    {"E_SHAPE", "values", "f32 (2, 3) does not match the rows f32 (2)",
+      function() return make(rows:float(), values, 4) end},
+    {"E_SHAPE", "values", "f32 (2, 3) does not match the rows i64 (1, 2)",
+      function() return make(rows:reshape(1, 2), values, 4) end},
+    {"E_SHAPE", "values", "f32 (3, 2) does not match the rows i64 (2)",
+      function() return make(rows, moth.ones(3, 2), 4) end},
+    {"E_SHAPE", "values", "f32 () does not match the rows i64 (1)",
+      function() return make(rows[{{1, 1}}], moth.tensor(1), 4) end},
+    {"E_SHAPE", "size", "there cannot be -1 rows", function() return make(rows, values, -1) end},
+    {"E_GRAPH", "values", "f32 (2, 3) needs a gradient, which sparse tensors do not pass on; "
+      .. "detach it", function()
+      return make(rows, moth.ones(2, 3, {requires_grad = true}), 4)
+    end},
+    {"E_UNSUPPORTED", "", "a sparse tensor is needed, got f32 (2, 3)",
+      function() return C.moth_sparse_parts(ctx, values, out, out) end},
+    {"E_UNSUPPORTED", "", "a sparse tensor is needed, got f32 (2, 3)",
+      function() return C.moth_sparse_coalesce(ctx, values, out) end},
+  }
+end)
+
+describe("a token raises for", function()
+  refused {
+    {"E_STATE", "token", "no such token, or it was opened before",
+      function() return C.moth_token_open(ctx, 0, out) end},
+    {"E_STATE", "token", "no such token, or it was opened before",
+      function() return C.moth_token_drop(ctx, 0) end},
+    {"E_STATE", "token", "no such token, or it was opened before", function()
+      C.moth_token(ctx, moth.ones(2), id)
+      C.moth_token_drop(ctx, id[0])
+      return C.moth_token_open(ctx, id[0], out)
+    end},
+  }
+end)
+
+describe("a Function, a checkpoint, a captured step or a pass raises for", function()
+  local x = moth.ones(2)
+  local many = ffi.new "moth_handle[65]"
+  for i = 0, 64 do many[i] = x end
+  refused {
+    {"E_UNSUPPORTED", "", "a Function with more than 63 tensors", function()
+      return C.moth_function(ctx, "f", many, 64, many, 1, 0, many, 0, id)
+    end},
+    {"E_UNSUPPORTED", "", "a Function with more than 63 tensors", function()
+      return C.moth_function(ctx, "f", many, 1, many, 64, 0, many, 0, id)
+    end},
+    {"E_UNSUPPORTED", "", "a Function with more than 63 tensors", function()
+      return C.moth_function(ctx, "f", many, 1, many, 1, 0, many, 64, id)
+    end},
+    {"E_UNSUPPORTED", "", "a checkpoint of more than 64 tensors",
+      function() return C.moth_checkpoint_begin(ctx, many, 65, 0, id) end},
+    {"E_STATE", "", "this checkpoint has ended",
+      function() return C.moth_checkpoint_end(ctx, 0, 0, 0) end},
+    {"E_STATE", "", "nothing is being recorded",
+      function() return C.moth_capture_end(ctx, many, 0) end},
+    {"E_SHAPE", "", "a guard reads single elements",
+      function() return C.moth_capture_guard(ctx, many, 1) end},
+    {"E_SHAPE", "", "a guard reads one tensor of each device",
+      function() return C.moth_capture_guard(ctx, many, 64) end},
+    {"E_STATE", "", "this backward pass has ended",
+      function() return C.moth_task_step(ctx, 99, id, number, number) end},
+    {"E_STATE", "", "this backward pass has ended",
+      function() return C.moth_task_given(ctx, 99, 0, out) end},
+    {"E_STATE", "", "this backward pass has ended",
+      function() return C.moth_task_result(ctx, 99, 0, out) end},
+  }
+end)
