@@ -135,10 +135,11 @@ end
 --- Adds the modules of a list at the end. @return the list
 function List:extend(modules) return (extend(self, "extend", modules)) end
 
-local function checked_position(self, fname, at, last)
+local function checked_position(self, fname, index, last)
+  local at = index
   if type(at) == "number" and at < 0 then at = #self + 1 + at end
   if type(at) ~= "number" or at ~= math.floor(at) or at < 1 or at > last then
-    errors.refuse(fname, "index", ("positions are 1 to %d"):format(last), at, "E_INDEX")
+    errors.refuse(fname, "index", ("positions are 1 to %d"):format(last), index, "E_INDEX")
   end
   return at
 end

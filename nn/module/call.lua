@@ -183,7 +183,7 @@ return function(Module, STORE)
     if store.watch then self:_watch() end
     local recording = lib.capture
     if recording and not recording.seen[self] then
-      note_module(recording, self, store, store_of)
+      note_module(recording, self, store_of)
     end
     return pass_on(observed(self, unpack(list, 1, list.n)))
   end
