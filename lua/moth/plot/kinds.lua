@@ -175,6 +175,7 @@ function kinds.hist(...)
     end
     first = nil
   end
+  if lib.is_plain(first) and #first == 0 and next(first) then first, named = nil, first end
   if first ~= nil then values[1] = first end
   for name in pairs(named or {}) do names[#names + 1] = name end
   table.sort(names)

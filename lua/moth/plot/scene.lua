@@ -93,7 +93,11 @@ local function clipped(x1, y1, x2, y2)
     end
   end
   if from > to then return nil end
-  return x1 + from * dx, y1 + from * dy, x1 + to * dx, y1 + to * dy
+  -- Ends inside are exact, so that the next segment begins where this one ends.
+  local x, y = x1, y1
+  if from > 0 then x, y = x1 + from * dx, y1 + from * dy end
+  if to < 1 then x2, y2 = x1 + to * dx, y1 + to * dy end
+  return x, y, x2, y2
 end
 
 local function is_finite(x, y) return x ~= nil and x - x == 0 and y - y == 0 end
