@@ -584,10 +584,10 @@ local function prepare(run, loss, given)
   run.ranks = ranks_of(run.net)
   run.is_first = not run.ranks or run.ranks.rank == 0
   run.module = run.ranks and run.net.module or run.net
-  run.device = device_of(run.net)
-  run.autocast = autocast_dtype(given.autocast, run.device)
   run.loggers = listed(given.logger)
   check(run, loss)
+  run.device = device_of(run.net)
+  run.autocast = autocast_dtype(given.autocast, run.device)
   if not run.is_first then run.loggers = nil end
   run.metrics, run.callbacks = measures.table(given.metrics), base.list(given.callbacks)
   local list = run.callbacks

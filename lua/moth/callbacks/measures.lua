@@ -18,7 +18,7 @@ end
 local function number_of(value)
   if lib.istensor(value) and value:numel() == 1 then value = value:item() end
   if type(value) == "cdata" and not lib.istensor(value) then value = tonumber(value) end
-  if value == true or value == false then value = value and 1 or 0 end
+  if type(value) == "boolean" then value = value and 1 or 0 end
   return value
 end
 
