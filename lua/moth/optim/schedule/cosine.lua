@@ -29,7 +29,6 @@ end
 function CosineAnnealingLR:get_lr()
   local epoch, T_max, eta_min = self.last_epoch, self.T_max, self.eta_min
   if self._is_initial then return (self:_rates()) end
-  if self._step_count == 1 and epoch > 0 then return (self:_get_closed_form_lr()) end
   if (epoch - 1 - T_max) % (2 * T_max) == 0 then
     return (self:_each(function(group, base)
       return group.lr + (base - eta_min) * (1 - cos(pi / T_max)) / 2
