@@ -1,4 +1,4 @@
-"""Lists the defaults of PyTorch's and torchvision's arguments.
+"""Lists the defaults of the arguments of PyTorch, torchvision, torchaudio and torchmetrics.
 
     python spec/names/defaults.py > spec/names/defaults.txt
 
@@ -14,6 +14,8 @@ import warnings
 warnings.filterwarnings("ignore")
 
 import torch  # noqa: E402
+import torchaudio  # noqa: E402
+import torchmetrics  # noqa: E402
 import torchvision  # noqa: E402
 
 NAMESPACES = """
@@ -24,6 +26,9 @@ torch.linalg torch.fft torch.special torch.signal.windows
 torch.autograd torch.autograd.functional torch.func torch.amp
 torch.utils.data torch.distributions torch.testing torchvision.ops
 torchvision.transforms.v2 torchvision.transforms.v2.functional torch.utils.tensorboard
+torchvision.utils torchvision.io torchaudio.functional torchaudio.transforms
+torchmetrics torchmetrics.classification torchmetrics.detection torchmetrics.functional
+torchmetrics.functional.classification torch.profiler torch.utils.benchmark torch.utils.checkpoint
 """.split()
 
 
@@ -68,8 +73,9 @@ def lists(path, name, value):
         return []
 
 
-print("# Defaults of PyTorch %s and torchvision %s. Written by spec/names/defaults.py."
-      % (torch.__version__.split("+")[0], torchvision.__version__.split("+")[0]))
+VERSIONS = [m.__version__.split("+")[0] for m in (torch, torchvision, torchaudio, torchmetrics)]
+print("# Defaults of PyTorch %s, torchvision %s, torchaudio %s and torchmetrics %s. Written by "
+      "spec/names/defaults.py." % tuple(VERSIONS))
 for path in NAMESPACES:
     module = importlib.import_module(path)
     for name in sorted(getattr(module, "__all__", None) or dir(module)):

@@ -27,6 +27,7 @@ local SHIFTED = {dim = true, position = true, dims = true}
 function help.default(arg, lua)
   local text = arg.fallback
   if text == "" then return nil end
+  if arg.kind == "enum" and arg.optional and arg.default == nil then return "none" end
   if arg.choices and (arg.kind == "enum" or text:find("|", 1, true)) then
     return '"' .. (type(arg.default) == "string" and arg.default or arg.choices[1]) .. '"'
   end
