@@ -311,3 +311,106 @@ describe("a Function, a checkpoint, a captured step or a pass raises for", funct
       function() return C.moth_task_result(ctx, 99, 0, out) end},
   }
 end)
+
+describe("a safetensors file raises for", function()
+  local path = os.tmpname()
+  teardown(function() os.remove(path) end)
+
+  local function text(s) return ffi.new("moth_text", {s, #s}) end
+  local function texts(list)
+    local array = ffi.new("moth_text[?]", #list + 1)
+    for i, s in ipairs(list) do array[i - 1].at, array[i - 1].size = s, #s end
+    return array
+  end
+
+  local function save(names, keys, values)
+    local list = lib.handles(#names + 1)
+    for i in ipairs(names) do list[i - 1] = moth.full({i % 3 + 1}, i) end
+    return C.moth_safetensors_save(ctx, text(path), texts(names), list, #names, texts(keys or {}),
+      texts(values or {}), #(keys or {}), 0)
+  end
+
+  -- Opens a file with these names for the time of visit(file).
+  local function with_file(names, visit)
+    assert.equal(0, save(names, {"k", "l"}, {"v", "w"}))
+    local file = lib.Handle()
+    lib.adopt(file, C.moth_safetensors_open(ctx, text(path), 0, file))
+    return visit(file)
+  end
+  local function of(f)
+    return function() return with_file({"b", "a"}, f) end
+  end
+  local x, info = moth.ones(2), ffi.new "moth_stored[1]"
+  local key, value = ffi.new "moth_text[1]", ffi.new "moth_text[1]"
+  refused {
+    {"E_TYPE", "file", "a file is needed, got f32 (2)",
+      function() return C.moth_safetensors_count(ctx, x) end},
+    {"E_TYPE", "file", "a file is needed, got f32 (2)",
+      function() return C.moth_safetensors_metadata_count(ctx, x) end},
+    {"E_TYPE", "file", "a file is needed, got f32 (2)",
+      function() return C.moth_safetensors_find(ctx, x, text "a") end},
+    {"E_TYPE", "file", "a file is needed, got f32 (2)",
+      function() return C.moth_safetensors_at(ctx, x, 0, info) end},
+    {"E_TYPE", "file", "a file is needed, got f32 (2)",
+      function() return C.moth_safetensors_tensor(ctx, x, 0, out) end},
+    {"E_INDEX", "i", "tensor 3 of 2",
+      of(function(f) return C.moth_safetensors_at(ctx, f, 2, info) end)},
+    {"E_INDEX", "i", "tensor -1 of 2",
+      of(function(f) return C.moth_safetensors_at(ctx, f, -1, info) end)},
+    {"E_INDEX", "i", "tensor 3 of 2",
+      of(function(f) return C.moth_safetensors_tensor(ctx, f, 2, out) end)},
+    {"E_INDEX", "i", "tensor 3 of 2",
+      of(function(f) return C.moth_safetensors_bytes(ctx, f, 2, out) end)},
+    {"E_INDEX", "i", "entry 3 of 2", of(function(f)
+      return C.moth_safetensors_metadata(ctx, f, 2, key, value)
+    end)},
+    {"E_INDEX", "i", "entry -1 of 2", of(function(f)
+      return C.moth_safetensors_metadata(ctx, f, -1, key, value)
+    end)},
+    {"E_ARG", "names", "'__metadata__' is a reserved name",
+      function() return save {"a", "__metadata__"} end},
+    {"E_ARG", "names", "two tensors are called 'a'", function() return save {"a", "b", "a"} end},
+    {"E_ARG", "names", "'\\xff' is not UTF-8", function() return save {"a", "\255"} end},
+    {"E_ARG", "metadata", "'k' is there twice",
+      function() return save({"a"}, {"k", "k"}, {"v", "w"}) end},
+    {"E_ARG", "metadata", "'k\\xc0' or its value is not UTF-8",
+      function() return save({"a"}, {"k\192"}, {"v"}) end},
+    {"E_ARG", "metadata", "'k' or its value is not UTF-8",
+      function() return save({"a"}, {"k"}, {"\255"}) end},
+    {"E_ARG", "metadata", "'moth.tied' is written by Moth alone",
+      function() return save({"a"}, {"moth.tied"}, {"v"}) end},
+  }
+
+  it("a name that it lacks, and finds each of any number of names", function()
+    for n = 1, 33 do
+      local names = {}
+      for i = 1, n do names[i] = ("%02d"):format(i * 7 % 100) end
+      with_file(names, function(file)
+        assert.equal(n, tonumber(C.moth_safetensors_count(ctx, file)))
+        for i = 1, n do
+          local at = C.moth_safetensors_find(ctx, file, text(names[i]))
+          assert.equal(0, C.moth_safetensors_at(ctx, file, at, info))
+          assert.equal(names[i], ffi.string(info[0].name.at, info[0].name.size))
+          assert.equal(0, C.moth_safetensors_tensor(ctx, file, at, out))
+          local y = lib.adopt(lib.Handle(out._slot, out._gen), 0)
+          assert.same({i % 3 + 1}, y:size())
+          assert.equal(i, y[1]:item())
+        end
+        for _, name in ipairs {"", "0", "001", "99x", "~"} do
+          assert.equal(C.MOTH_E_INDEX, tonumber(C.moth_safetensors_find(ctx, file, text(name))))
+        end
+      end)
+    end
+  end)
+
+  it("nothing at its last tensor and metadata entry", function()
+    with_file({"b", "a"}, function(file)
+      assert.equal(2, tonumber(C.moth_safetensors_metadata_count(ctx, file)))
+      assert.equal(0, C.moth_safetensors_metadata(ctx, file, 1, key, value))
+      assert.equal("l", ffi.string(key[0].at, key[0].size))
+      assert.equal("w", ffi.string(value[0].at, value[0].size))
+      assert.equal(0, C.moth_safetensors_bytes(ctx, file, 1, out))
+      assert.equal(0, C.moth_free(ctx, out))
+    end)
+  end)
+end)
