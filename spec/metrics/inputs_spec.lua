@@ -340,16 +340,16 @@ describe("a metric of numbers", function()
     { "needs labels", "bad argument 'target' to 'MeanAveragePrecision' (image 1: a tensor 'labels' "
       .. "is needed, got nil",
       function() map():update({ found }, { { boxes = box } }) end },
-    { "needs a score of each label", "image 1: 'scores' has a number for each of 1 labels, got f32 "
+    { "needs a score of each label", "image 1: 'scores' has a number for each of 1 label, got f32 "
       .. "(2)", function() map():update(with(found, "scores", moth.ones(2)), { there }) end },
-    { "needs an area of each label", "image 1: 'area' has a number for each of 1 labels, got 3",
+    { "needs an area of each label", "image 1: 'area' has a number for each of 1 label, got 3",
       function() map():update({ found }, with(there, "area", 3)) end },
-    { "needs a mark of each label", "image 1: 'iscrowd' has a number for each of 1 labels, got f32 "
+    { "needs a mark of each label", "image 1: 'iscrowd' has a number for each of 1 label, got f32 "
       .. "(3)", function() map():update({ found }, with(there, "iscrowd", moth.ones(3))) end },
-    { "refuses boxes of three numbers", "image 1: '(n, 4) boxes' for 1 labels is needed, got "
+    { "refuses boxes of three numbers", "image 1: '(n, 4) boxes' for 1 label is needed, got "
       .. "(1, 3)",
       function() map():update(with(found, "boxes", moth.ones(1, 3)), { there }) end },
-    { "refuses masks of two dimensions", "image 1: '(n, H, W) masks' for 1 labels is needed, got "
+    { "refuses masks of two dimensions", "image 1: '(n, H, W) masks' for 1 label is needed, got "
       .. "(1, 4)", function()
       map { iou_type = "segm" }:update({ { masks = box, scores = one, labels = one } },
         { { masks = box, labels = one } })
