@@ -81,6 +81,35 @@ describe("gradients of slices", function()
     end, { 100, 300 })
   end)
 
+  it("of some slices of five, in any order, leave the others zero", function()
+    local function orders(list, n, visit)
+      if n == 0 then return visit(list) end
+      for i = 1, #list do
+        local rest = {}
+        for k = 1, #list do if k ~= i then rest[#rest + 1] = list[k] end end
+        list.taken[n] = list[i]
+        rest.taken = list.taken
+        orders(rest, n - 1, visit)
+      end
+    end
+    local one = moth.full({60, 300}, 1)
+    for n = 2, 4 do
+      local list = {1, 2, 3, 4, 5, taken = {}}
+      orders(list, n, function(left)
+        local x = moth.zeros({300, 300}, {requires_grad = true})
+        local whole, loss, want = x * 1, 0, moth.zeros(300, 300)
+        for k = 1, n do
+          local part = left.taken[k]
+          local weight = one * part
+          loss = loss + (whole:narrow(1, part * 60 - 59, 60) * weight):sum()
+          want:narrow(1, part * 60 - 59, 60):copy_(weight)
+        end
+        loss:backward()
+        assert.is_true(moth.equal(want, x.grad), table.concat(left.taken, " ", 1, n))
+      end)
+    end
+  end)
+
   it("of a single slice are zero around it", function()
     for _, i in ipairs { 1, 50, 100 } do
       claim(function(x) return { x[i] } end, { 100, 300 })
