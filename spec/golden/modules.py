@@ -2,37 +2,21 @@
 
     python3 spec/golden/modules.py > spec/golden/modules.json
 
-A row is a constructor, the inputs, the calls. They are written in Python and translated to Lua.
-All is float64; parameters are sines. The inputs are named by their kind and their position:
-x floats of both signs, p positive, u between 0 and 1, t -1 or 1, b booleans, i integers from 0 to
-n - 1 (in Lua from 1 on), l given integers.
-The loss is the sum of the elements of all results times cosines of their positions. Tensors are
-written as their shape and this sum, so that an element at another position changes the number.
+A row is a constructor, the inputs and the call. They are written in Python and translated to Lua.
+All is float64; parameters are sines. The loss is the sum of the elements of all results times
+cosines of their positions.
 """
 
-import ast
 import json
 import warnings
 
 import torch
 from torch import nn
-from torch.nn import functional as F
+
+from calls_kit import DIMS, B, I, L, P, T, U, X, flat, shown, sines, translate, weighed
 
 warnings.simplefilter("ignore")
 torch.set_default_dtype(torch.float64)
-
-FROM_ONE = {"dim", "start_dim", "end_dim", "padding_idx", "ignore_index"}
-
-X, P, U, T, B = (lambda *s, k=k: (k, s) for k in "xputb")
-
-
-def I(n, *shape):
-    return ("i", shape, n)
-
-
-def L(*values):
-    return ("l", values)
-
 
 ATTENTION = [X(4, 2, 6), X(5, 2, 6), X(5, 2, 6)]
 SELF = [X(4, 2, 6)]
@@ -286,73 +270,9 @@ ROWS = [
 ]
 
 
-def sines(kind, shape, start, n=None):
-    count = 1
-    for size in shape:
-        count *= size
-    x = torch.arange(start, count + start).double().sin().view(shape)
-    if kind == "p":
-        return x.square() + 0.125
-    if kind == "u":
-        return x / 2.5 + 0.5
-    if kind == "t":
-        return torch.where(x > 0, 1.0, -1.0)
-    if kind == "b":
-        return x > 0.75
-    if kind == "i":
-        return ((x + 1) * n / 2).floor().long()
-    return x
-
-
-def weighed(x):
-    x = x.detach().double().reshape(-1)
-    return (x * torch.arange(1, x.numel() + 1).double().cos()).sum().item()
-
-
-def shown(x):
-    return [list(x.shape), weighed(x)]
-
-
-def flat(value):
-    if isinstance(value, (tuple, list)):
-        return [x for part in value for x in flat(part)]
-    return [] if value is None else [value]
-
-
-def lua(node, name=None):
-    """The Lua text of an expression; name: the argument that it is."""
-    if isinstance(node, ast.Expression):
-        return lua(node.body)
-    if isinstance(node, ast.Constant):
-        if node.value is None:
-            return "moth.none"
-        if isinstance(node.value, bool):
-            return str(node.value).lower()
-        if isinstance(node.value, str):
-            return f'"{node.value}"'
-        return repr(node.value + 1 if name in FROM_ONE and node.value >= 0 else node.value)
-    if isinstance(node, ast.UnaryOp):
-        return "-" + lua(node.operand)
-    if isinstance(node, (ast.Tuple, ast.List)):
-        return "{" + ", ".join(lua(x) for x in node.elts) + "}"
-    if isinstance(node, ast.Attribute):
-        return ("moth" if lua(node.value) == "torch" else lua(node.value)) + "." + node.attr
-    if isinstance(node, ast.Name):
-        return node.id
-    function = lua(node.func).replace("m.", "m:") if lua(node.func)[:2] == "m." else lua(node.func)
-    first = DIMS.get(function, ())
-    args = [lua(x, first[i] if i < len(first) else None) for i, x in enumerate(node.args)]
-    named = ", ".join(f"{k.arg} = {lua(k.value, k.arg)}" for k in node.keywords)
-    return f"{function}({', '.join(args + ([f'{{{named}}}'] if named else []))})"
-
-
-DIMS = {f"nn.{name}": ("dim",) for name in (
-    "GLU", "LogSoftmax", "Softmax", "Softmin", "CosineSimilarity", "Unflatten")}
+DIMS.update({f"nn.{name}": ("dim",) for name in (
+    "GLU", "LogSoftmax", "Softmax", "Softmin", "CosineSimilarity", "Unflatten")})
 DIMS["nn.Flatten"] = ("dim", "end_dim")
-
-
-def translate(text):
-    return lua(ast.parse(text, mode="eval"))
 
 
 def measured(make, inputs, call):

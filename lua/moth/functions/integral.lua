@@ -275,7 +275,8 @@ end
 
 local function addr(_, x, a, b, beta, alpha)
   if not istensor(x) or not istensor(a) or not istensor(b) then return nil end
-  beta, alpha = beta or 1, alpha or 1
+  if beta == nil then beta = 1 end
+  if alpha == nil then alpha = 1 end
   if x.dtype ~= a.dtype or a.dtype ~= b.dtype then
     local promote = require("moth.tensor.types").promote_types
     local common = promote(x.dtype, promote(a.dtype, b.dtype))
