@@ -1,34 +1,9 @@
 --- Cases: no op keeps memory that its results do not need, after a call, a backward pass or an
--- error.
+-- error. Rare paths are in rare_leaks_spec.lua.
 
-local moth = require "moth"
+local measured = require "spec.support.leaks"
 local mistakes = require "spec.support.wrong_values"
 local registry = require "spec.support.registry"
-
-local COUNTS = {"live_bytes", "live_tensors", "live_storages", "live_nodes", "live_tasks",
-  "live_handles"}
-
-local function live()
-  local now, list = moth.memory(), {}
-  for i, name in ipairs(COUNTS) do list[i] = ("%s %d"):format(name, now[name]) end
-  return table.concat(list, ", ")
-end
-
--- Runs a function often enough to fill the caches, then four times more. Returns the counters
--- before and after these four runs. A generator keeps its state until Lua collects it, so a
--- difference is measured again between two collections.
-local function grown(fn)
-  for _ = 1, 3 do moth.scope(fn) end
-  local before = live()
-  for _ = 1, 4 do moth.scope(fn) end
-  local after = live()
-  if after == before then return before, after end
-  moth.collect()
-  before = live()
-  for _ = 1, 4 do moth.scope(fn) end
-  moth.collect()
-  return before, live()
-end
 
 -- The op's results in a list; none if the op raises for the arguments.
 local function results(op, arguments)
@@ -71,9 +46,9 @@ local function leaks(make)
     for _, example in ipairs(op.examples) do
       local fn = make(op, example)
       if fn then
-        local before, after = grown(fn)
-        if before ~= after then
-          list[#list + 1] = ("%s(%s): %s, then %s"):format(op.name, example.code, before, after)
+        local text = measured.of(fn)
+        if text ~= "" then
+          list[#list + 1] = ("%s(%s): %s"):format(op.name, example.code, text)
         end
       end
     end
