@@ -4,6 +4,7 @@
 
 local moth = require "moth"
 local cuda = require "spec.support.cuda"
+local profiler = require "spec.support.profiler"
 
 local DEVICES = cuda.here and { "cpu", "cuda" } or { "cpu" }
 
@@ -108,6 +109,61 @@ describe("gradients of slices", function()
         assert.is_true(moth.equal(want, x.grad), table.concat(left.taken, " ", 1, n))
       end)
     end
+  end)
+
+  -- How often the backward pass of these slices copies, adds and fills with zeros.
+  local function work(f, shape)
+    local x = moth.randn(shape or {300, 120}):requires_grad_()
+    local loss = 0
+    for _, v in ipairs(f(x * 1)) do loss = loss + v:sum() end
+    local ops = profiler.rows_of(moth.profiler.profile(function() loss:backward() end))
+    local list = {}
+    for i, name in ipairs {"copy_", "zero_", "add", "strided_put", "index_sum", "zeros"} do
+      list[i] = ops[name] and ops[name].count or 0
+    end
+    return table.concat(list, " ")
+  end
+
+  it("are copied once each, and only what is left is filled", function()
+    assert.equal("3 0 0 0 0 0", work(function(x) return x:split(40, {dim = 2}) end))
+    assert.equal("3 0 0 0 0 0", work(function(x) return x:split(100, {dim = 1}) end))
+    assert.equal("16 0 0 0 0 0", work(function(x) return x:unbind(1) end, {16, 1200}))
+    for _, order in ipairs {{1, 2, 3}, {1, 3, 2}, {2, 1, 3}, {2, 3, 1}, {3, 1, 2}, {3, 2, 1}} do
+      assert.equal("3 0 0 0 0 0", work(function(x)
+        local list, parts = {}, x:split(100, {dim = 1})
+        for i, k in ipairs(order) do list[i] = parts[k] end
+        return list
+      end))
+    end
+    assert.equal("1 1 0 0 0 0", work(function(x) return {x:narrow(1, 1, 100)} end))
+    assert.equal("1 2 0 0 0 0", work(function(x) return {x:narrow(1, 2, 100)} end))
+    assert.equal("1 1 0 0 0 0", work(function(x) return {x:narrow(2, 3, 118)} end))
+    assert.equal("2 1 0 0 0 0", work(function(x) return {x[1], x[2]} end))
+    assert.equal("2 3 0 0 0 0", work(function(x) return {x[5], x[3]} end))
+    assert.equal("3 2 0 0 0 0", work(function(x) return {x[5], x[3], x[4]} end))
+    assert.equal("2 1 0 0 0 0", work(function(x)
+      return {x:select(2, 1), x:narrow(2, 2, 60)}
+    end))
+    assert.equal("3 0 0 0 0 0", work(function(x)
+      return x:view(300, 3, 40):permute(2, 1, 3):unbind(1)
+    end))
+  end)
+
+  it("are added if they overlap what is there, or if there are too many", function()
+    -- the rest is filled at the first slice that is added
+    assert.equal("1 1 1 0 0 0", work(function(x) return {x[1], x[1]} end))
+    assert.equal("16 17 4 0 0 0", work(function(x)
+      local list = {}
+      for i = 1, 20 do list[i] = x[i * 2] end
+      return list
+    end))
+  end)
+
+  it("of small tensors, or of other layouts, are added to zeros", function()
+    local small = work(function(x) return {x[1], x[2]} end, {30, 12})
+    assert.equal("0", small:match "^%d+")
+    assert.equal(small, work(function(x) return {x[1], x[2]} end, {128, 127}))
+    assert.equal("2 1 0 0 0 0", work(function(x) return {x[1], x[2]} end, {128, 128}))
   end)
 
   it("of a single slice are zero around it", function()
