@@ -1,6 +1,7 @@
 -- help: signature, arguments, example and source of every callable.
 
 local moth = require "moth"
+local bind = require "moth.binding.bind"
 local help = require "moth.help"
 local intact = require "spec.support.intact"
 local registry = require "spec.support.registry"
@@ -93,10 +94,19 @@ local function run_example(text, what)
   assert.is_true(ok, what .. ": " .. tostring(problem) .. "\n" .. text)
 end
 
+-- Runs all examples of a function's record. Help shows the first one.
+local function run_all(fn, what)
+  local sig = bind.signature(fn)
+  for _, example in ipairs(sig.lua and registry.examples(sig.examples) or {}) do
+    local arguments = example.arguments()
+    local ok, problem = pcall(fn, unpack(arguments, 1, arguments.n))
+    assert.is_true(ok, ("%s(%s): %s"):format(what, example.code, tostring(problem)))
+  end
+end
+
 describe("help of every public name", function()
   local places = require "moth.help.places"
   local class = require "moth.base.class"
-  local bind = require "moth.binding.bind"
 
   -- Are the libraries of pictures installed?
   local function has_pictures()
@@ -126,6 +136,7 @@ describe("help of every public name", function()
             require("moth.nn.initialization").skip(run_example, text, example)
           else
             run_example(text, example)
+            run_all(value, example)
           end
           local first = text:match("^[%w_.]+")
           local reached = assert(loadstring("return " .. first:gsub("%.repeat$", '["repeat"]')))

@@ -107,7 +107,7 @@ spectrogram.griffinlim = define {
   doc = "Signals from spectrograms without phases (Griffin and Lim, 1984; with momentum: Perraudin "
     .. "et al., 2013).",
   examples = "moth.rand(5, 9), moth.hann_window(8), 8, 4, 8, 2, 4, 0.99\n"
-    .. "moth.rand(5, 9), moth.hann_window(8), 8, 4, 8, 1, 2, 0, 30, false",
+    .. "moth.rand(5, 9), moth.hann_window(8), 8, 4, 8, 1, 2, 0, 33, false",
   args = {
     {"tensor", "specgram", "(..., freq, frames), onesided"}, ROWS.window, ROWS.n_fft,
     ROWS.hop_length, ROWS.win_length,

@@ -318,7 +318,7 @@ offer("hessian", hessian, {FUNC, INPUTS, CREATE, STRICT, VECTORIZE}, "H",
   "The second derivatives of the output, which has one element, (..., ...): the shape of the "
     .. "input, twice. A list of lists for several inputs.",
   "function(x) return (x * x):sum() end, moth.randn(3)\n"
-    .. "function(x, y) return (x * x * y):sum() end, {moth.randn(3), moth.randn(3)}, "
+    .. "function(x, y) return (x * x * y * y):sum() end, {moth.randn(3), moth.randn(3)}, "
     .. "{create_graph = true, strict = true, vectorize = true}")
 offer("vjp", vjp, {FUNC, INPUTS, V, CREATE, STRICT}, "output, vjp",
   "The result of func, and v^T J; v has the shape of the result. One backward pass.",

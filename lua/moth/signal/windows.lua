@@ -39,7 +39,7 @@ local function make(name, doc, more, terms, examples, mirrored)
   windows[name] = define {
     name = name, doc = doc, args = args,
     examples = (examples or "5") .. "\n4, {sym = false, dtype = moth.float64, requires_grad = "
-      .. "true}",
+      .. "true" .. (name == "general_cosine" and ", a = {0.5, 0.5}}" or "}"),
     run = function(n, ...)
       above(name, "M", n, 0)
       local a, b = ...
