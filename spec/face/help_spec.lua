@@ -155,6 +155,15 @@ describe("help of every public name", function()
     moth.set_memory_floor()
   end)
 
+  it("knows each method of tensors by its name", function()
+    for _, name in ipairs(bind.method_names()) do
+      local text = help.text(name)
+      assert.truthy(text:find(name, 1, true), text)
+    end
+    has(help.text "renorm_", "x:renorm_(")
+    has(help.text "new_full", "x:new_full(")
+  end)
+
   it("lists a method only where x:name() is this function", function()
     has(help.text "nn.init.xavier_uniform_", "nn.init.xavier_uniform_(tensor, gain = 1")
     has(help.text "pad_sequence", "nn.utils.rnn.pad_sequence(")

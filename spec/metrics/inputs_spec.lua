@@ -237,6 +237,7 @@ describe("a metric of numbers", function()
     local preds, target = moth.tensor { 1, 2, 4, 4 }, moth.tensor { 1, 2, 3, 4 }
     -- 1 - 1 / 5; adjusted 1 - 0.2 * 3 / (4 - k - 1)
     near(0.8, f.r2_score(preds, target))
+    near(0.7, f.r2_score(preds, target, { adjusted = 1 }))
     near(0.4, f.r2_score(preds, target, { adjusted = 2 }))
     assert.is_nil(text)
     near(0.8, f.r2_score(preds, target, { adjusted = 3 }))
