@@ -104,12 +104,14 @@ static double mean_of(const moth_rows *r, const void *x) {
   }                                                                                      \
   /* For sums or squares that overflow: elements are scaled. */                          \
   static double scaled_##name(const variance *s, const type *x) {                        \
-    double most = 0, sum = 0, squares = 0, rest = 0;                                     \
+    double most = 0, sum = 0, squares = 0, rest = 0, odd = 0;                            \
     const int64_t n = s->r->length;                                                      \
     int power;                                                                           \
-    for (int64_t j = 0; j < n; j++) /* by fmax, GCC 12 for ARM fails */                  \
+    for (int64_t j = 0; j < n; j++) { /* by fmax, GCC 12 for ARM fails */                \
       if (fabs((double)x[j]) > most) most = fabs((double)x[j]);                          \
-    if (!(most > 0 && isfinite(most))) return s->root ? sqrt(most - most) : most - most; \
+      odd += (double)x[j] - (double)x[j]; /* NaN for infinities and NaN */               \
+    }                                                                                    \
+    if (!(most > 0 && odd == 0)) return odd / s->by;                                     \
     frexp(most, &power);                                                                 \
     for (int64_t j = 0; j < n; j++) sum += ldexp((double)x[j], -power);                  \
     for (int64_t j = 0; j < n; j++) {                                                    \
