@@ -1,6 +1,7 @@
 -- Backward passes that stop in Lua. They interleave in any order, and each has its own grad mode.
 
 local moth = require "moth"
+local profiler = require "spec.support.profiler"
 local nn, optim = moth.nn, moth.optim
 
 local function leaf(value)
@@ -99,12 +100,14 @@ end)
 
 describe("products of a weight that many small steps share", function()
   local function steps(w, x, spoil)
-    local h = moth.ones(1, 24, {dtype = moth.float64})
+    local h, used = moth.ones(1, 24, {dtype = moth.float64}), {}
     for i = 1, 80 do
-      local now = x[i]:clone()
-      h = moth.nn.functional.linear(h + now, w):tanh()
+      used[i] = h + x[i]
+      h = moth.nn.functional.linear(used[i], w):tanh()
       if spoil and i % 7 == 0 then
-        h:register_hook(function() x:zero_() now:zero_() end)
+        h:register_hook(function()
+          for k = i + 1, 80 do used[k]:detach():zero_() end -- the pass has used them
+        end)
       end
     end
     return h:sum()
@@ -132,6 +135,35 @@ describe("products of a weight that many small steps share", function()
     w.grad = nil
     steps(w, x):backward()
     assert.is_true(moth.allclose(spoilt, w.grad, {rtol = 1e-10}))
+  end)
+
+  -- The products of a pass over n steps with `rows` rows each: outer_sums, outer_sum.
+  local function products(size, n, rows, bias)
+    local linear = moth.nn.Linear(size, size, {bias = bias or false})
+    local loss = 0
+    for _ = 1, n do loss = loss + linear(moth.randn(rows or 1, size)):sum() end
+    local ops = profiler.rows_of(moth.profiler.profile(function() loss:backward() end))
+    local function count(name) return ops[name] and ops[name].count or 0 end
+    return count "outer_sums" .. " " .. count "outer_sum"
+  end
+
+  it("are one product, until the operands have as many elements as the weight", function()
+    assert.equal("0 1", products(24, 1))
+    assert.equal("1 0", products(24, 2))
+    assert.equal("1 0", products(24, 12)) -- 12 * (24 + 24) = 24 * 24
+    assert.equal("1 1", products(24, 13))
+    assert.equal("2 0", products(24, 24))
+    assert.equal("2 1", products(24, 25))
+    assert.equal("1 0", products(256, 64)) -- at most 64
+    assert.equal("1 1", products(256, 65))
+    assert.equal("1 0", products(24, 12, 1, true))
+  end)
+
+  it("are not deferred if an operand has more than a sixteenth of the weight's elements", function()
+    assert.equal("1 0", products(16, 3)) -- 16 = 16 * 16 / 16
+    assert.equal("0 3", products(15, 3))
+    assert.equal("1 0", products(32, 3, 2))
+    assert.equal("0 3", products(32, 3, 3))
   end)
 
   it("are freed with a pass that fails", function()
