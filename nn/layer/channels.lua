@@ -38,10 +38,6 @@ channels.local_response_norm = define {
   scoped = true,
   run = function(input, size, alpha, beta, k)
     check("local_response_norm", input)
-    if size < 1 then
-      errors.argument("local_response_norm", "size", "a number from 1 on is needed, got " .. size,
-        "E_DOMAIN")
-    end
     if input:numel() == 0 then return input:clone() end
     local function divided(x)
       local squares = x:square():flatten(3):unsqueeze(2) -- (N, 1, C, ...)

@@ -95,10 +95,7 @@ function Base:_build(name, gates, input_size, hidden_size, num_layers, bias, bat
                      bidirectional, device, dtype)
   local moth = require "moth"
   check_sizes(name, input_size, hidden_size)
-  if num_layers < 1 then
-    errors.argument(name, "num_layers", "a number from 1 on is needed, got " .. num_layers,
-      "E_DOMAIN")
-  elseif not (dropout >= 0 and dropout <= 1) then
+  if not (dropout >= 0 and dropout <= 1) then
     errors.refuse(name, "dropout", "a probability from 0 to 1 is needed", dropout, "E_DOMAIN")
   elseif dropout > 0 and num_layers == 1 then
     require("moth").warn(("%s: dropout applies between layers, so it has no effect with one layer")

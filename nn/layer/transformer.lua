@@ -138,10 +138,6 @@ local function repeated(self, fname, aname, layer, num_layers, final)
       errors.refuse(fname, name, "a module is needed", module, "E_TYPE")
     end
   end
-  if num_layers < 1 then
-    errors.argument(fname, "num_layers", "a number from 1 on is needed, got " .. num_layers,
-      "E_ARG")
-  end
   local list = {}
   for i = 1, num_layers do list[i] = layer:deepcopy() end
   self.layers = container.ModuleList(list)

@@ -247,6 +247,41 @@ ROWS = [
      "torch.tensor([0, 1]), axis=0, quant_min=-3, quant_max=4)", (),
      "torch.fake_quantize_per_channel_affine(x1, torch.tensor([0.1, 0.25]).float(), "
      "torch.tensor([0, 1], dtype=torch.int32), 0, -3, 4)"),
+    # tensors without elements
+    *[([X(*shape)], f"torch.linalg.matrix_norm(x1, {order})")
+      for shape in ((0, 3), (3, 0), (2, 0, 3), (0, 3, 3), (2, 3, 0))
+      for order in ("'fro'", "'nuc'", "1", "-1", "2", "-2", "math.inf", "-math.inf")],
+    *[([X(*shape)], f"torch.linalg.{call}")
+      for shape in ((0, 0), (0, 3, 3), (2, 0, 0))
+      for call in ("det(x1)", "inv(x1)", "cond(x1)", "cond(x1, -2)", "cond(x1, 1)",
+                   "matrix_power(x1, 2)", "matrix_power(x1, 0)", "eigvalsh(x1)", "svdvals(x1)",
+                   "pinv(x1)", "matrix_rank(x1)", "slogdet(x1)", "matrix_exp(x1)", "cholesky(x1)",
+                   "solve(x1, x1)", "qr(x1)")],
+    *[([X(*shape)], call)
+      for shape in ((0,), (0, 3), (3, 0))
+      for call in ("x1.sum()", "x1.sum(0)", "x1.sum(-1)", "x1.mean()", "x1.mean(0)", "x1.mean(-1)",
+                   "x1.prod()", "x1.prod(0)", "x1.prod(-1)", "x1.std()", "x1.std(0)", "x1.var(-1)",
+                   "x1.logsumexp(0)", "x1.logsumexp(-1)", "x1.norm()", "x1.norm(dim=0)",
+                   "x1.amax(-1)", "x1.amax(0)", "x1.cumsum(0)", "x1.cumsum(-1)", "x1.cumprod(-1)",
+                   "x1.sort(-1)", "x1.all()", "x1.any(0)", "x1.nansum(-1)", "x1.softmax(-1)",
+                   "x1.flip(0)", "x1.median()", "x1.nanmedian()", "x1.count_nonzero(0)",
+                   "x1.diff()", "x1.unique()", "torch.trapezoid(x1)",
+                   "torch.cumulative_trapezoid(x1)", "torch.logcumsumexp(x1, -1)",
+                   "torch.linalg.vector_norm(x1)", "torch.linalg.vector_norm(x1, 0, dim=0)",
+                   "torch.atleast_3d(x1)", "torch.tensor_split(x1, 2)", "torch.nonzero(x1)",
+                   "torch.cummax(x1, -1)", "torch.renorm(x1, 2, 0, 1)", "torch.block_diag(x1, x1)",
+                   "F.normalize(x1, dim=-1)", "F.gelu(x1)", "F.mse_loss(x1, x1)",
+                   "F.mse_loss(x1, x1, reduction='sum')", "F.layer_norm(x1, x1.shape)",
+                   "F.one_hot(x1.long(), 4)", "F.pad(x1, (1, 0))", "torch.column_stack((x1, x1))",
+                   "torch.tensordot(x1, x1.t(), 1)", "torch.cdist(x1, x1)",
+                   "torch.einsum('i...->...', x1)", "torch.kron(x1, x1)")],
+    ([X(3, 0)], "torch.pdist(x1)"), ([X(0, 3), X(3, 2)], "torch.matmul(x1, x2)"), ([X(2, 0), X(0, 3)], "torch.matmul(x1, x2)"),
+    ([X(2, 0), X(0, 3)], "torch.einsum('ij,jk->ik', x1, x2)"),
+    ([X(2, 0), X(0)], "torch.matmul(x1, x2)"), ([X(2, 0, 3), X(3, 4)], "torch.matmul(x1, x2)"),
+    ([X(2, 3), X(2, 0), X(0, 3)], "torch.addmm(x1, x2, x3)"),
+    ([X(0, 2, 5), X(3, 2, 3)], "F.conv1d(x1, x2)"),
+    *[([X(3, 2)], f"torch.{name}(x1 * 0, 1, correction={n})")
+      for name in ("std", "var", "std_mean", "var_mean") for n in (1, 2)],
     # creation and search
     ([X(3)], "torch.diagflat(x1, -1)"), ([X(2, 2)], "torch.diagflat(x1, 2)"),
     ([L(1)], "torch.tril_indices(3, 4, -1)", (0,)), ([L(1)], "torch.triu_indices(4, 3, 1)", (0,)),
@@ -274,8 +309,13 @@ DIMS.update({
     "torch.median": (None, "dim"), "torch.nanmedian": (None, "dim"),
     "torch.logcumsumexp": (None, "dim"), "torch.diff": (None, None, "dim"),
     "torch.var": (None, "dim"), "torch.std": (None, "dim"),
+    "torch.var_mean": (None, "dim"), "torch.std_mean": (None, "dim"),
     "torch.renorm": (None, None, "dim"), "torch.fake_quantize_per_channel_affine": (),
 })
+METHODS = ("sum mean prod std var logsumexp amax cumsum cumprod sort any nansum softmax flip "
+           "count_nonzero").split()
+DIMS.update({f"x1:{name}": ("dim",) for name in METHODS})
+DIMS.update({"torch.cummax": (None, "dim")})
 for kind in "xpn":
     for number in "123":
         DIMS[f"{kind}{number}:unfold"] = ("dim",)

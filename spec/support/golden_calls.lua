@@ -63,7 +63,7 @@ function calls.run(code, given)
 end
 
 function calls.close(name, wanted, got)
-  assert(wanted ~= wanted and got ~= got
+  assert(wanted == got or wanted ~= wanted and got ~= got
     or math.abs(wanted - got) <= 1e-9 * math.max(1, math.abs(got)),
     ("%s: %.12g is needed, got %.12g"):format(name, wanted, got))
 end

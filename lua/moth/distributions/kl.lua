@@ -266,7 +266,6 @@ local mean_of_log = {
     return p.concentration1:digamma() - (p.concentration1 + p.concentration0):digamma()
   end,
   [wide.Exponential] = function(p) return -p.rate:log() - EULER end,
-  [gammas.Gamma] = function(p) return p.concentration:digamma() - p.rate:log() end,
   [tails.Pareto] = function(p) return p.scale:log() + p.alpha:reciprocal() end,
   [wide.Uniform] = function(p)
     return (ops.xlogy(p.high, p.high) - ops.xlogy(p.low, p.low)) / (p.high - p.low) - 1
@@ -309,7 +308,8 @@ local mean_log_prob = { -- the mean log_prob of q under p
   [wide.Uniform] = function(_, q) return -(q.high - q.low):log() end,
 }
 
--- The bounds of a class's samples; classes without a row are unbounded.
+-- The bounds of a class's samples; classes without a row are unbounded, and have no formula for a
+-- bounded q.
 local bounds = {
   [wide.Exponential] = function() return 0, huge end,
   [gammas.Gamma] = function() return 0, huge end,
@@ -318,8 +318,6 @@ local bounds = {
   [tails.Pareto] = function(q) return q.scale, huge end,
   [wide.Uniform] = function(q) return q.low, q.high end,
 }
-
-local function everywhere() return -huge, huge end
 
 -- Returns value, or infinity where p has samples outside of q's support.
 local function within(value, p_ends, q_ends, p, q)
@@ -342,7 +340,7 @@ local function cross(q_name, p_names)
   local of_q, q_ends = mean_log_prob[q_class], bounds[q_class]
   for p_name in p_names:gmatch "%a+" do
     local p_class = classes[p_name]
-    local p_ends = bounds[p_class] or everywhere
+    local p_ends = bounds[p_class]
     add(p_class, q_class, function(p, q)
       local value = -p:entropy() - of_q(p, q, mean_of_log[p_class], mean_of_exp[p_class])
       return q_ends and within(value, p_ends, q_ends, p, q) or value

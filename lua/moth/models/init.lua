@@ -41,11 +41,11 @@ local function pattern_of(text)
   return "^" .. text:gsub("%p", "%%%0"):gsub("%%%*", ".*") .. "$"
 end
 
-local function matches(name, patterns)
+local function matches(name, aname, patterns)
   if type(patterns) == "string" then patterns = {patterns} end
   for _, text in ipairs(lib.is_plain(patterns) and patterns or {patterns}) do
     if type(text) ~= "string" then
-      errors.refuse("list_models", "patterns", "a text or a list is needed", text, "E_TYPE")
+      errors.refuse("models.list_models", aname, "a text or a list is needed", text, "E_TYPE")
     end
     if name:find(pattern_of(text)) then return true end
   end
@@ -65,8 +65,8 @@ models.list_models = define {
   run = function(include, exclude)
     local list = {}
     for _, name in ipairs(builders) do
-      if (include == nil or matches(name, include))
-        and not (exclude ~= nil and matches(name, exclude)) then
+      if (include == nil or matches(name, "include", include))
+        and not (exclude ~= nil and matches(name, "exclude", exclude)) then
         list[#list + 1] = name
       end
     end
