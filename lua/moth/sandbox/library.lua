@@ -290,7 +290,7 @@ local function tables(box)
     for k = i, j do
       local value = rawget(t, k)
       if not plain(value) then break end -- table.concat raises its error
-      size = size + between + (type(value) == "string" and #value or 14)
+      size = size + (k > i and between or 0) + (type(value) == "string" and #value or 14)
       if size > box.string then box.check_string(size, "concat") end
     end
     return concat(t, separator, i, j)
