@@ -1,0 +1,93 @@
+--- The bounds of arguments are those of spec/names/bounds.txt, and hold: a value at a bound is
+-- accepted, a value beyond it raises.
+
+local moth = require "moth"
+local bind = require "moth.binding.bind"
+local define = require "moth.binding.define"
+
+local FILE = "spec/names/bounds.txt"
+
+local function signature_of(value)
+  if type(value) == "function" then return bind.signature(value) end
+  if type(value) ~= "table" then return nil end
+  local own = rawget(value, "signature")
+  if own then return bind.signature(own) end
+  local ok, found = pcall(bind.signature, value)
+  return ok and found or nil
+end
+
+local function names_of(space)
+  local names, meta = {}, getmetatable(space)
+  for name in pairs(space) do
+    if type(name) == "string" and name:sub(1, 1) ~= "_" then names[name] = true end
+  end
+  if type(meta) == "table" and meta.__names then
+    for _, name in ipairs(meta.__names(space)) do names[name] = true end
+  end
+  return names
+end
+
+local function read(space, name) return space[name] end
+
+-- Adds a row for each bounded argument in a namespace and in the namespaces within it.
+local function collect(rows, path, space, depth, seen)
+  if seen[space] then return end
+  seen[space] = true
+  for name in pairs(names_of(space)) do
+    local ok, value = pcall(read, space, name)
+    local signature = ok and signature_of(value)
+    for _, arg in ipairs(signature and signature.args or {}) do
+      local bounds = arg.bounds
+      if bounds then
+        rows[("%s.%s %s %s %s%s"):format(path, name, arg.name, bounds[1], bounds[2] or "-",
+          bounds.open and " above" or "")] = true
+      end
+    end
+    local meta = ok and type(value) == "table" and getmetatable(value)
+    if depth > 0 and type(meta) == "table" and meta.__names then
+      collect(rows, path .. "." .. name, value, depth - 1, seen)
+    end
+  end
+end
+
+describe("the bounds of arguments", function()
+  it("are those of the list", function()
+    local found, wrong = {}, {}
+    collect(found, "moth", moth, 3, {})
+    for line in io.lines(FILE) do
+      if line:sub(1, 1) ~= "#" then
+        if not found[line] then wrong[#wrong + 1] = "not found: " .. line end
+        found[line] = nil
+      end
+    end
+    for line in pairs(found) do wrong[#wrong + 1] = "not in the list: " .. line end
+    table.sort(wrong)
+    assert(#wrong == 0, "\n" .. table.concat(wrong, "\n"))
+  end)
+
+  it("include their ends, except the least one if it is open", function()
+    local parse = define.signature("f", {
+      {"int", "a", "", default = 1, bounds = {1}}, {"float", "b", "", default = 1, bounds = {0, 1}},
+      {"float", "c", "", default = 1, bounds = {0, open = true}},
+      {"float", "d", "", default = 1, bounds = {0, 1, open = true}},
+      {"ints", "e", "", default = 2, bounds = {2, 3}},
+    })
+    local rows = {
+      {"a", {1, 2 ^ 40}, {0, -1}, "from 1 on is needed"},
+      {"b", {0, 0.5, 1}, {-1e-9, 1 + 1e-9, 0 / 0}, "from 0 to 1 is needed"},
+      {"c", {1e-300, 1e300}, {0, -1, 0 / 0}, "above 0 is needed"},
+      {"d", {1e-300, 1}, {0, 1 + 1e-9}, "is needed"},
+      {"e", {2, 3, {2, 3}}, {1, 4, {2, 4}, {1, 2}}, "from 2 to 3"},
+    }
+    for _, row in ipairs(rows) do
+      for _, value in ipairs(row[2]) do parse {[row[1]] = value} end
+      for _, value in ipairs(row[3]) do
+        local ok, problem = pcall(parse, {[row[1]] = value})
+        assert(not ok, row[1])
+        local wanted = ("bad argument '%s' to 'f'"):format(row[1])
+        assert(tostring(problem):find(wanted, 1, true), problem)
+        assert(tostring(problem):find(row[4], 1, true), problem)
+      end
+    end
+  end)
+end)
