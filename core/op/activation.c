@@ -68,6 +68,11 @@ static moth_tensor *sigmoid_derivative(moth_grad *g, moth_tensor *x) {
   return TIMES(OF(sigmoid, x), OF(sigmoid, NEGATED(x)));
 }
 
+/* 1 - tanh(x)^2 = 4 sigmoid(2 x) sigmoid(-2 x), which keeps its precision where tanh(x) is near 1. */
+static moth_tensor *tanh_derivative(moth_grad *g, moth_tensor *x) {
+  return TIMES(sigmoid_derivative(g, PLUS(x, x)), NUMBER(4));
+}
+
 /* a b c^2 exp(c x) where x < 0, else 0 */
 static moth_tensor *elu_bend(moth_grad *g, const elu_back_args *a) {
   moth_tensor *below = GRAD(g, clamp, .input = a->input, .min = moth_absent_value(),
@@ -87,7 +92,8 @@ static moth_tensor *gelu_bend(moth_grad *g, moth_tensor *x) {
 ** s (1 - s) (2 u' + x u'' + x u'^2 (1 - 2 s)). */
 static moth_tensor *gelu_tanh_bend(moth_grad *g, moth_tensor *x) {
   const double k = 1.5957691216057307117, h = 0.044715;
-  x = within(g, x, -30, 30);
+  const double most = moth_is_half(x->l.dtype) ? 16 : 30; /* x u'^2 is in the range of float16 */
+  x = within(g, x, -most, most);
   moth_tensor *q = OF(square, x);
   moth_tensor *u = TIMES(TIMES(x, NUMBER(k)), PLUS(TIMES(q, NUMBER(h)), NUMBER(1)));
   moth_tensor *du = PLUS(TIMES(q, NUMBER(3 * k * h)), NUMBER(k));
@@ -108,9 +114,8 @@ static moth_tensor *silu_bend(moth_grad *g, moth_tensor *x) {
 /* t = tanh(softplus(x)), t' = (1 - t^2) s, t'' = t' (1 - s - 2 t s). Returns 2 t' + x t''. */
 static moth_tensor *mish_bend(moth_grad *g, moth_tensor *x) {
   x = within(g, x, -1000, 1000);
-  moth_tensor *s = OF(sigmoid, x), *t = OF(tanh, GRAD(g, softplus, .input = x, .beta = 1,
-                                                      .threshold = 20));
-  moth_tensor *dt = TIMES(one_less(g, OF(square, t)), s);
+  moth_tensor *p = GRAD(g, softplus, .input = x, .beta = 1, .threshold = 20);
+  moth_tensor *s = OF(sigmoid, x), *t = OF(tanh, p), *dt = TIMES(tanh_derivative(g, p), s);
   moth_tensor *turn = MINUS(one_less(g, s), TIMES(TIMES(t, s), NUMBER(2)));
   return TIMES(dt, PLUS(TIMES(x, turn), NUMBER(2)));
 }
@@ -129,8 +134,7 @@ static moth_tensor *softsign_bend(moth_grad *g, moth_tensor *x) {
 
 /* 2 t (1 - t^2) */
 static moth_tensor *tanhshrink_bend(moth_grad *g, moth_tensor *x) {
-  moth_tensor *t = OF(tanh, x);
-  return TIMES(TIMES(t, NUMBER(2)), one_less(g, OF(square, t)));
+  return TIMES(TIMES(OF(tanh, x), NUMBER(2)), tanh_derivative(g, x));
 }
 
 static moth_tensor *hardswish_bend(moth_grad *g, moth_tensor *x) {
