@@ -25,7 +25,10 @@ local function names_of(space)
   if type(meta) == "table" and meta.__names then
     for _, name in ipairs(meta.__names(space)) do names[name] = true end
   end
-  return names
+  local list = {} -- sorted: a namespace with two names is visited under the first
+  for name in pairs(names) do list[#list + 1] = name end
+  table.sort(list)
+  return list
 end
 
 local function read(space, name) return space[name] end
@@ -34,7 +37,7 @@ local function read(space, name) return space[name] end
 local function each_argument(path, space, visit, depth, seen)
   if seen[space] then return end
   seen[space] = true
-  for name in pairs(names_of(space)) do
+  for _, name in ipairs(names_of(space)) do
     local ok, value = pcall(read, space, name)
     local signature = ok and signature_of(value)
     for _, arg in ipairs(signature and signature.args or {}) do visit(path .. "." .. name, arg) end
@@ -104,7 +107,7 @@ describe("the defaults of arguments that PyTorch's list lacks", function()
     compare("own_defaults.txt", rows_of(function(path, arg)
       local value = default_of(arg)
       if value == nil or known[path .. " " .. arg.name] then return nil end
-      if path == "moth.utils.data.mnist" and arg.name == "folder" then return nil end
+      if path == "moth.data.mnist" and arg.name == "folder" then return nil end
       return ("%s %s %s"):format(path, arg.name, text_of(value))
     end))
   end)
