@@ -448,8 +448,8 @@ describe("the text of a script", function()
   end)
 
   it("may not use the reserved name", function()
-    local prepared, problem = text.prepare "return __moth_concat"
-    assert.same({nil, "the name '__moth_concat' is reserved"}, {prepared, problem})
+    local got, problem = text.prepare "return __moth_concat"
+    assert.same({nil, "the name '__moth_concat' is reserved"}, {got, problem})
     assert.is_string((text.prepare "return __moth_concat2, '__moth_concat'"))
   end)
 end)

@@ -108,4 +108,48 @@ function("spectral_centroid", "signal", 8000, 0, "hann", 64, 32, 64, shape=[300]
 put({"function": "griffinlim", "shape": [21, 30], "window": 40, "absolute": True, "double": True,
      "args": ["signal", "hann", 40, 20, 40, 1.0, 8, 0.99, None, False]},
     F.griffinlim(signal(21, 30).double().abs(), torch.hann_window(40, dtype=torch.float64), 40, 20, 40, 1.0, 8, 0.99, None, False))
+module("Spectrogram", (500,), n_fft=64, normalized="window", win_length=50)
+module("Spectrogram", (500,), n_fft=63, pad=3, hop_length=11, power=0.5)
+module("Spectrogram", (2, 3, 200), n_fft=32, center=False)
+module("MelSpectrogram", (3000,))
+module("MelSpectrogram", (2000,), sample_rate=8000, n_fft=200, f_max=3000.0, n_mels=20,
+       mel_scale="slaney", pad=5, center=False)
+module("MFCC", (3000,))
+module("MFCC", (2000,), n_mfcc=10, norm=None, melkwargs={"n_fft": 256, "n_mels": 20})
+module("AmplitudeToDB", (2, 30))
+module("AmplitudeToDB", (3, 2, 5, 30), top_db=6.0)
+module("AmplitudeToDB", (5, 30), stype="magnitude", top_db=3.0)
+module("ComputeDeltas", (1, 1, 30), win_length=4)
+module("ComputeDeltas", (2, 3, 30), win_length=3, mode="constant")
+module("Resample", (100,), orig_freq=4, new_freq=6)
+module("Resample", (1, 2, 100), orig_freq=6, new_freq=4, lowpass_filter_width=1, rolloff=0.5)
+module("Fade", (2, 40))
+module("Fade", (2, 40), fade_in_len=40, fade_out_len=40)
+module("Fade", (40,), fade_in_len=1, fade_out_len=1, fade_shape="exponential")
+module("Vol", (100,), gain=0.0)
+module("MuLawEncoding", (60,), quantization_channels=2)
+function("melscale_fbanks", 65, 0.0, 4000.0, 10, 8000, None, "slaney")
+function("melscale_fbanks", 65, 300.0, 3000.0, 10, 8000, "slaney", "htk")
+function("linear_fbanks", 33, 0.0, 4000.0, 1, 8000)
+function("create_dct", 1, 1, "ortho")
+function("create_dct", 5, 5, None)
+function("spectrogram", "signal", 5, "hann", 64, 16, 48, 1.0, "window", shape=[300], window=48)
+function("spectrogram", "signal", 0, "hann", 64, 16, 64, None, "frame_length", False, "constant",
+         False, shape=[300], window=64)
+function("resample", "signal", 7, 5, 3, 0.8, shape=[2, 90])
+function("amplitude_to_DB", "signal", 20.0, 1e-2, 0.0, None, shape=[2, 9])
+function("amplitude_to_DB", "signal", 10.0, 1e-3, 0.5, 5.0, shape=[4, 9])
+function("amplitude_to_DB", "signal", 10.0, 1e-3, 0.5, 5.0, shape=[2, 1, 4, 9])
+function("mu_law_encoding", "signal", 16, shape=[50])
+function("gain", "signal", 0.0, shape=[20])
+function("gain", "signal", shape=[20])
+function("preemphasis", "signal", shape=[2, 20])
+function("preemphasis", "signal", 0.5, shape=[3, 1])
+function("compute_deltas", "signal", 9, "circular", shape=[2, 30])
+function("spectral_centroid", "signal", 11025, 3, "hamming", 50, 20, 30, shape=[2, 300], window=30)
+for momentum, length in [(0.0, None), (0.5, 580)]:
+    put({"function": "griffinlim", "shape": [21, 30], "window": 40, "absolute": True,
+         "double": True, "args": ["signal", "hann", 40, 20, 40, 2.0, 3, momentum, length, False]},
+        F.griffinlim(signal(21, 30).double().abs(), torch.hann_window(40, dtype=torch.float64), 40,
+                     20, 40, 2.0, 3, momentum, length, False))
 sys.stdout.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")

@@ -171,14 +171,13 @@ function Fade:forward(waveform)
       math.max(self.fade_in_len, self.fade_out_len), n), "E_SHAPE")
   end
   local moth = require "moth"
-  local function factors(length)
-    local options = {dtype = waveform.dtype, device = waveform.device}
-    return SHAPES[self.fade_shape](moth.linspace(0, 1, length, options)):clamp(0, 1)
+  local function times(length)
+    return moth.linspace(0, 1, length, {dtype = waveform.dtype, device = waveform.device})
   end
-  local y = waveform:clone()
-  if self.fade_in_len > 0 then y:narrow(-1, 1, self.fade_in_len):mul_(factors(self.fade_in_len)) end
-  local last = self.fade_out_len
-  if last > 0 then y:narrow(-1, n - last + 1, last):mul_(factors(last):flip(1)) end
+  local function factors(t) return SHAPES[self.fade_shape](t):clamp(0, 1) end
+  local y, first, last = waveform:clone(), self.fade_in_len, self.fade_out_len
+  if first > 0 then y:narrow(-1, 1, first):mul_(factors(times(first))) end
+  if last > 0 then y:narrow(-1, n - last + 1, last):mul_(factors(1 - times(last))) end
   return y
 end
 
