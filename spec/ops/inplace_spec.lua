@@ -77,6 +77,66 @@ describe("an in-place op", function()
     assert.same({0, 2, 2}, w.grad:tolist())
   end)
 
+  it("makes older views outdated, which then follow their base once", function()
+    local p = moth.ones(3):requires_grad_()
+    local base = moth.zeros(2, 3)
+    local view, other = base[1], base[2]
+    base:add_(p)
+    assert.is_true(other.requires_grad)
+    base:detach_()
+    assert.is_false(view.requires_grad) -- it follows its base now
+    assert.is_nil(view.grad_fn)
+    assert.is_true(other.requires_grad)
+
+    local x = moth.ones(2, 3):requires_grad_()
+    base = x * 1
+    view = base[1]
+    base:mul_(2)
+    local calls, node = 0, view.grad_fn
+    view:register_hook(function() calls = calls + 1 end)
+    assert.is_true(node == view.grad_fn)
+    ;(view * 3):sum():backward()
+    assert.equal(1, calls)
+    assert.same({{6, 6, 6}, {0, 0, 0}}, x.grad:tolist())
+  end)
+
+  it("that changes the shape has the view's shape, strides and gradient", function()
+    local forms = {
+      t = {}, transpose = {1, 2}, swapaxes = {2, 1}, swapdims = {-1, 1}, squeeze = {},
+      unsqueeze = {2}, as_strided = {{2, 2}, {1, 2}},
+    }
+    for name, arguments in pairs(forms) do
+      local size = name == "squeeze" and {1, 6} or {2, 3}
+      local x = moth.arange(6):float():reshape(size)
+      local want = x[name](x, unpack(arguments))
+      local y = x:clone()
+      assert.is_true(y[name .. "_"](y, unpack(arguments)) == y)
+      assert.same({want:size(), want:stride()}, {y:size(), y:stride()}, name)
+      assert.is_true(moth.equal(want, y))
+
+      local a, b = x:clone():requires_grad_(), x:clone():requires_grad_()
+      local weight = moth.arange(want:numel()):float():reshape(want:size())
+      local v = a * 1
+      ;(v[name](v, unpack(arguments)) * weight):sum():backward()
+      v = b * 1
+      v[name .. "_"](v, unpack(arguments))
+      ;(v * weight):sum():backward()
+      assert.is_true(moth.equal(a.grad, b.grad), name)
+
+      moth.no_grad(function() -- a history matches its tensor in this mode too
+        v = a * 1
+        v[name .. "_"](v, unpack(arguments))
+      end)
+      assert.same(want:size(), v:size())
+      assert.is_false(v.requires_grad)
+      v = b * 1
+      moth.no_grad(function() v[name .. "_"](v, unpack(arguments)) end)
+      b.grad = nil
+      ;(v * weight):sum():backward()
+      assert.is_true(moth.equal(a.grad, b.grad), name)
+    end
+  end)
+
   it("names op, argument and both versions when a saved tensor changed", function()
     local x = leaf{1, 2}
     local y = x * 1
