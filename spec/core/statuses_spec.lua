@@ -21,7 +21,7 @@ local function refused(rows)
   for _, row in ipairs(rows) do
     it(row[3], function()
       moth.scope(row[4]) -- makes what is kept for later calls
-      collectgarbage()
+      moth.collect()
       local live, problem = moth.memory().live_bytes
       moth.scope(function()
         local status = row[4]()
@@ -239,6 +239,87 @@ describe("a leaf raises for", function()
     {"E_GRAPH", "", "f32 (2) does not require grad, so no hook would run",
       function() return C.moth_hook_id(ctx, x, id, number) end},
   }
+end)
+
+describe("a leaf", function()
+  local info = ffi.new "moth_tensor_info[1]"
+  local function wants(x)
+    assert.equal(0, C.moth_inspect(ctx, x, info))
+    return bit.band(info[0].flags, C.MOTH_IS_GRAD) ~= 0
+  end
+
+  it("requires a gradient or not, as it was set last", function()
+    local x = moth.ones(2)
+    assert.is_false(wants(x))
+    for _, on in ipairs {1, 1, 0, 0, 1} do
+      assert.equal(0, C.moth_requires_grad(ctx, x, on))
+      assert.equal(on == 1, wants(x))
+      assert.equal(on == 1, wants(x * 2))
+    end
+    local y = x * 2
+    assert.equal(0, C.moth_requires_grad(ctx, y, 1)) -- it does already
+    assert.is_true(wants(y))
+    assert.equal(0, C.moth_requires_grad(ctx, moth.ones(2):long(), 0))
+  end)
+
+  it("has no gradient until a pass, and none after it was cleared", function()
+    local x = moth.ones(2, {requires_grad = true})
+    out._slot, out._gen = 7, 7
+    assert.equal(0, C.moth_get_grad(ctx, x, out))
+    assert.same({0, 0}, {out._slot, out._gen})
+    assert.equal(0, C.moth_set_grad(ctx, x, moth.full({2}, 5)))
+    assert.equal(0, C.moth_get_grad(ctx, x, out))
+    assert.is_true(out._slot > 0)
+    C.moth_free(ctx, out)
+    for _, none in ipairs {lib.NONE, false} do
+      x.grad = moth.ones(2)
+      assert.equal(0, C.moth_set_grad(ctx, x, none or nil))
+      assert.is_nil(x.grad)
+    end
+  end)
+
+  it("counts as one with a gradient if that is dense", function()
+    local list, embedding = lib.handles(3), moth.nn.Embedding(3, 2, {sparse = true})
+    local a, b = moth.ones(2, {requires_grad = true}), moth.ones(2, {requires_grad = true})
+    embedding(moth.tensor {1LL}):sum():backward()
+    local w = embedding.weight
+    local function have(...)
+      for i, x in ipairs {...} do list[i - 1] = x end
+      return C.moth_have_grads(ctx, list, select("#", ...))
+    end
+    assert.equal(0, have(a))
+    a.grad = moth.ones(2)
+    assert.equal(1, have(a, a))
+    assert.equal(0, have(a, b))
+    assert.equal(1, C.moth_have_grads(ctx, list, 1)) -- b is not counted
+    assert.equal(0, have(b, a))
+    assert.equal(0, have(a, w))
+    assert.equal(0, have(a, moth.ones(2)))
+    assert.equal(1, C.moth_have_grads(ctx, list, 0))
+    b.grad = moth.ones(2)
+    assert.equal(1, have(a, b))
+    b.grad = nil
+    assert.equal(0, have(a, b))
+  end)
+
+  it("of one of several results keeps its own gradient", function()
+    local x = moth.tensor({3, 1, 2}, {requires_grad = true})
+    local list = (x * 2):unbind()
+    for i = 1, 3 do
+      assert.equal(0, C.moth_retain_grad(ctx, list[i]))
+      assert.equal(0, C.moth_retain_grad(ctx, list[i]))
+    end
+    assert.equal(0, C.moth_retain_grad(ctx, x))
+    local both = moth.stack(list)
+    local mean, std = moth.std_mean(both)
+    mean:retain_grad()
+    std:retain_grad()
+    ;(list[1] * 5 + list[3] * 7 + mean * 0 + std * 4):backward()
+    assert.near(5 + 4 / 3, list[1].grad:item(), 1e-6)
+    assert.near(4 / 3, list[2].grad:item(), 1e-6)
+    assert.near(7 + 4 / 3, list[3].grad:item(), 1e-6)
+    assert.same({0, 4}, {mean.grad:item(), std.grad:item()})
+  end)
 end)
 
 describe("a sparse tensor raises for", function()
