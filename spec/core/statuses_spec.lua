@@ -278,6 +278,21 @@ describe("a leaf", function()
     end
   end)
 
+  it("is no view any more if it has other data", function()
+    local base, p = moth.zeros(2, 3), moth.ones(3, {requires_grad = true})
+    for _, view in ipairs {moth.no_grad(function() return base[1] end), base:unbind()[2]} do
+      assert.is_false((pcall(view.add_, view, p)))
+      assert.equal(0, C.moth_set_data(ctx, view, moth.full({3}, 4)))
+      assert.equal(0, C.moth_inspect(ctx, view, info))
+      assert.equal(0, bit.band(info[0].flags, C.MOTH_IS_VIEW))
+      view:add_(p)
+      assert.same({5, 5, 5}, view:tolist())
+      assert.is_true(view.requires_grad)
+    end
+    assert.equal(0, base:sum():item())
+    assert.is_false(base.requires_grad)
+  end)
+
   it("counts as one with a gradient if that is dense", function()
     local list, embedding = lib.handles(3), moth.nn.Embedding(3, 2, {sparse = true})
     local a, b = moth.ones(2, {requires_grad = true}), moth.ones(2, {requires_grad = true})
