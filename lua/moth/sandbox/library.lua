@@ -97,7 +97,12 @@ local function strings(box)
   box.check_string = check
 
   function lib.byte(s, i, j)
-    if j and (j < 0 and #s + j + 1 or min(j, #s)) - (i or 1) >= MOST_VALUES then
+    if not plain(s) then bad("byte", 1, "string", s) end
+    s = s .. ""
+    local from = tonumber(i) or 1
+    if from < 0 then from = max(#s + from + 1, 1) end
+    j = tonumber(j) or j
+    if type(j) == "number" and (j < 0 and #s + j + 1 or min(j, #s)) - from >= MOST_VALUES then
       error("byte: too many values; a sandbox allows " .. MOST_VALUES, 2)
     end
     return string.byte(s, i, j)
@@ -140,7 +145,10 @@ local function strings(box)
     if not plain(s) then bad("gmatch", 1, "string", s) end
     if not plain(p) then bad("gmatch", 2, "string", p) end
     s, p = s .. "", p .. ""
-    if not long(s, p, "gmatch") then return string.gmatch(s, p) end
+    if not long(s, p, "gmatch") then
+      local step = string.gmatch(s, p)
+      return function() return step(s) end -- measure.lua counts s, an upvalue of this function
+    end
     local at = 1
     return function()
       if at > #s + 1 then return nil end
@@ -231,7 +239,7 @@ local function strings(box)
     local kind = type(new)
     if kind == "number" then new, kind = new .. "", "string" end
     if kind ~= "string" and kind ~= "table" and kind ~= "function" then
-      bad("gsub", 3, "string/function/table", new)
+      error("bad argument #3 to 'gsub' (string/function/table expected)", 2)
     end
     if most ~= nil and type(most) ~= "number" then bad("gsub", 4, "number", most) end
     local slow = long(s, p, "gsub")
@@ -482,7 +490,9 @@ local function metatables(box, env)
 
   function env.setmetatable(t, meta)
     if type(t) ~= "table" then bad("setmetatable", 1, "table", t) end
-    if meta ~= nil and type(meta) ~= "table" then bad("setmetatable", 2, "nil or table", meta) end
+    if meta ~= nil and type(meta) ~= "table" then
+      error("bad argument #2 to 'setmetatable' (nil or table expected)", 2)
+    end
     if not changeable(t) then error("cannot change a protected metatable", 2) end
     if meta then own[meta] = true end
     return native_setmetatable(t, meta)
@@ -513,7 +523,7 @@ function library.globals(box)
     values
   box.tostring = shown
   env.tostring = function(...)
-    if select("#", ...) == 0 then bad("tostring", 1, "value", nil) end
+    if select("#", ...) == 0 then error("bad argument #1 to 'tostring' (value expected)", 2) end
     return (shown((...)))
   end
   metatables(box, env)

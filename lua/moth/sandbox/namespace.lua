@@ -102,7 +102,7 @@ matrix_exp matrix_power pinverse qr slogdet svd chain_matmul orgqr ormqr lu_unpa
 pca_lowrank searchsorted bucketize fake_quantize_per_tensor_affine
 fake_quantize_per_channel_affine interpolate hann_window hamming_window blackman_window
 bartlett_window kaiser_window stft istft vmap einsum tensordot scope keep no_grad enable_grad
-inference_mode is_grad_enabled is_tensor is_floating_point numel typename Size newaxis
+inference_mode is_grad_enabled is_tensor is_floating_point numel typename Size
 get_default_dtype errcode]]
 
 local allowed = {}
@@ -192,7 +192,7 @@ function namespace.new(moth, folder)
   local bind = require "moth.binding.bind"
   freeze_shared()
   local own = folder and files(moth, folder) or {}
-  own.class, own.none = new_class, moth.none
+  own.class, own.none, own.newaxis = new_class, moth.none, freeze(moth.newaxis)
   own.device = function(...) return freeze(moth.device(...)) end
   for name, object in pairs(dtype.by_name) do own[name] = object end
   local layout = require "moth.tensor.layout"
