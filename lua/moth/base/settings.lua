@@ -150,7 +150,7 @@ end
 -- one of them from another thread by moth_cancel(ctx, 1); the next op of that state fails.
 function settings.context() return tonumber(ffi.cast("uintptr_t", ctx)) end
 
-local token = ffi.new("uint64_t[1]")
+local number = ffi.new("uint64_t[1]")
 
 --- A string by which another Lua state, also on another thread, opens this tensor. It is valid for
 -- one call of moth.open_token. The opened tensor shares the memory and has no history.
@@ -158,20 +158,20 @@ function settings.token(x)
   if not lib.istensor(x) then
     errors.refuse("token", "x", "a tensor is needed", x, "E_TYPE")
   end
-  lib.check(C.moth_token(ctx, x, token), "token", x)
-  return (tostring(token[0]):gsub("ULL$", ""))
+  lib.check(C.moth_token(ctx, x, number), "token", x)
+  return (tostring(number[0]):gsub("ULL$", ""))
 end
 
 --- The tensor that a token names.
-function settings.open_token(text)
-  local digits = type(text) == "string" and text:match("^%d+$")
+function settings.open_token(token)
+  local digits = type(token) == "string" and token:match("^%d+$")
   if not digits then
-    errors.refuse("open_token", "token", "a token is needed", text, "E_TYPE")
+    errors.refuse("open_token", "token", "a token is needed", token, "E_TYPE")
   end
-  token[0] = 0
-  for digit in digits:gmatch("%d") do token[0] = token[0] * 10 + tonumber(digit) end
+  number[0] = 0
+  for digit in digits:gmatch("%d") do number[0] = number[0] * 10 + tonumber(digit) end
   local h = lib.Handle()
-  local status = C.moth_token_open(ctx, token[0], h)
+  local status = C.moth_token_open(ctx, number[0], h)
   return lib.adopt(h, lib.check(status, "open_token"))
 end
 

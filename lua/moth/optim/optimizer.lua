@@ -115,7 +115,8 @@ end
 -- `head:named_parameters()` or a list of {name, tensor} the group gets `param_names`; then all
 -- groups must have names. Other fields, for example `name = "head"`, are kept; a name that
 -- resembles an option raises.
-function Optimizer:add_param_group(group)
+function Optimizer:add_param_group(param_group)
+  local group = param_group
   if not lib.is_plain(group) or group.params == nil then
     errors.refuse("add_param_group", "param_group", "{params = list of tensors, ...} is needed",
       group, "E_TYPE")
