@@ -321,7 +321,7 @@ int moth_gather_masked(moth_ctx *ctx, int mode, int dtype, const moth_tensor *ma
   masked m = {.n = mask->l.numel, .count = count, .base = base, .values = values,
               .mask = (const uint8_t *)moth_at(mask)};
   while (m.n > 0 && m.count > 0) {
-    const int64_t n = m.n < 1 << 20 ? m.n : 1 << 20;
+    const int64_t n = m.n < 1 << 16 ? m.n : 1 << 16;
     loops[dtype](mode, n, one, &m);
     m.mask += n;
     m.n -= n;

@@ -165,64 +165,101 @@ bool moth_keyed_sort(moth_ctx *ctx, int64_t n, moth_keyed *x, moth_keyed *spare)
   return true;
 }
 
-/* Returns the key of a rank, which counts from 0, among n keys. *rank becomes the rank among the
+/* The end of the block of keys that begins at i: loops over long rows poll between blocks. */
+static int64_t block_end(int64_t i, int64_t n) { return n - i < POLL_KEYS ? n : i + POLL_KEYS; }
+
+static bool block_stops(moth_ctx *ctx, int64_t end, int64_t n) {
+  return end < n && moth_cancelled(ctx);
+}
+
+/* The bits in which n keys differ from the first. */
+static bool differing(moth_ctx *ctx, int64_t n, const uint64_t *keys, uint64_t *differ) {
+  const uint64_t one = keys[0];
+  uint64_t bits = 0;
+  for (int64_t i = 0, end; i < n;) {
+    for (end = block_end(i, n); i < end; i++) bits |= keys[i] ^ one;
+    if (block_stops(ctx, end, n)) return false;
+  }
+  *differ = bits;
+  return true;
+}
+
+/* *found := the key of a rank, which counts from 0, among n keys. *rank becomes the rank among the
 ** equal keys. `spare` has space for n keys. Each round counts the eight highest bits in which the
-** keys differ, and continues with the keys whose bits are those of the wanted key. */
-static uint64_t select_key(int64_t n, const uint64_t *keys, int64_t *rank, uint64_t *spare) {
+** keys differ, and continues with the keys whose bits are those of the wanted key. Returns false if
+** a cancel stopped it. */
+static bool select_key(moth_ctx *ctx, int64_t n, const uint64_t *keys, int64_t *rank,
+                       uint64_t *spare, uint64_t *found) {
   int64_t k = *rank;
-  for (;;) {
-    const uint64_t one = keys[0];
-    uint64_t differ = 0;
-    for (int64_t i = 1; i < n; i++) differ |= keys[i] ^ one;
+  for (uint64_t differ;;) {
+    if (!differing(ctx, n, keys, &differ)) return false;
     if (!differ) {
       *rank = k;
-      return one;
+      *found = keys[0];
+      return true;
     }
     const int high = 63 - __builtin_clzll(differ), shift = high > 7 ? high - 7 : 0;
     int64_t count[BYTES] = {0}, left = 0;
     uint64_t byte = 0;
-    for (int64_t i = 0; i < n; i++) count[keys[i] >> shift & 255u]++;
+    for (int64_t i = 0, end; i < n;) {
+      for (end = block_end(i, n); i < end; i++) count[keys[i] >> shift & 255u]++;
+      if (block_stops(ctx, end, n)) return false;
+    }
     while (k >= count[byte]) k -= count[byte++];
-    for (int64_t i = 0; i < n; i++) {
-      const uint64_t key = keys[i];
-      spare[left] = key;
-      left += (key >> shift & 255u) == byte;
+    for (int64_t i = 0, end; i < n;) {
+      for (end = block_end(i, n); i < end; i++) {
+        const uint64_t key = keys[i];
+        spare[left] = key;
+        left += (key >> shift & 255u) == byte;
+      }
+      if (block_stops(ctx, end, n)) return false;
     }
     keys = spare;
     n = left;
   }
 }
 
-/* -- rows -- */
+/* -- rows. The functions return false if a cancel stopped them. -- */
 
 /* x := the first k of n keys, in the order of their positions. x has space for n keys. */
-static void choose(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
+static bool choose(moth_ctx *ctx, int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
   int64_t have = 0, equal = k - 1;
-  const uint64_t last = k ? select_key(n, keys, &equal, (uint64_t *)(void *)x) : 0;
-  for (int64_t i = 0; have < k; i++) {
-    const uint64_t key = keys[i];
-    x[have] = (moth_keyed){key, i};
-    have += (key < last) | ((key == last) & (equal >= 0));
-    equal -= key == last;
+  uint64_t last = 0;
+  if (k && !select_key(ctx, n, keys, &equal, (uint64_t *)(void *)x, &last)) return false;
+  for (int64_t i = 0, end; have < k;) {
+    for (end = block_end(i, n); i < end && have < k; i++) {
+      const uint64_t key = keys[i];
+      x[have] = (moth_keyed){key, i};
+      have += (key < last) | ((key == last) & (equal >= 0));
+      equal -= key == last;
+    }
+    if (have < k && block_stops(ctx, end, n)) return false;
   }
+  return true;
 }
 
 /* x := the first k of n keys, sorted, for a small k: most elements are above the k-th so far. */
-static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
+static bool choose_few(moth_ctx *ctx, int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x) {
   int64_t have = 0;
   uint64_t last = UINT64_MAX; /* the k-th key so far */
-  for (int64_t i = 0; i < n; i++) {
-    for (; have == k && i + 4 <= n; i += 4)
+  for (int64_t i = 0, end = block_end(0, n); i < n;) {
+    for (; have == k && i + 4 <= end; i += 4)
       if ((keys[i] < last) | (keys[i + 1] < last) | (keys[i + 2] < last) | (keys[i + 3] < last))
         break;
-    if (i == n) break;
-    const uint64_t key = keys[i];
-    if (key >= last && have == k) continue;
+    if (i == end) {
+      if (block_stops(ctx, end, n)) return false;
+      end = block_end(i, n);
+      continue;
+    }
+    const moth_keyed new = {keys[i], i};
+    i++;
+    if (new.key >= last && have == k) continue;
     int64_t at = have < k ? have++ : k - 1;
-    for (; at > 0 && x[at - 1].key > key; at--) x[at] = x[at - 1];
-    x[at] = (moth_keyed){key, i};
+    for (; at > 0 && x[at - 1].key > new.key; at--) x[at] = x[at - 1];
+    x[at] = new;
     if (have == k) last = x[k - 1].key;
   }
+  return true;
 }
 
 /* As choose(), for a k that is small relative to n. Keeps the elements below the k-th so far; at 2
@@ -230,13 +267,13 @@ static void choose_few(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x
 ** happens MOST_ROUNDS times, for example in a row sorted the other way, choose() takes over.
 ** `spare` has space for 2 k elements. */
 enum { MOST_ROUNDS = 16 };
-static void choose_kept(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x,
+static bool choose_kept(moth_ctx *ctx, int64_t n, const uint64_t *keys, int64_t k, moth_keyed *x,
                         moth_keyed *spare) {
   uint64_t *kept = (uint64_t *)(void *)spare, last = UINT64_MAX;
   int64_t *at = (int64_t *)(void *)(kept + 2 * k), have = 0;
   bool full = false; /* k elements have been found */
   int rounds = 0;
-  for (int64_t i = 0; i < n;) {
+  for (int64_t i = 0, end = block_end(0, n); i < n;) {
     if (full && i + 4 <= n && !((keys[i] < last) | (keys[i + 1] < last) |
                                 (keys[i + 2] < last) | (keys[i + 3] < last))) {
       i += 4;
@@ -246,12 +283,13 @@ static void choose_kept(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *
       have += !full | (keys[i] < last);
       i++;
     }
-    if (have < 2 * k && i < n) continue;
-    if (++rounds > MOST_ROUNDS) {
-      choose(n, keys, k, x);
-      return;
+    if (i >= end) {
+      if (block_stops(ctx, end, n)) return false;
+      end = block_end(i, n);
     }
-    choose(have, kept, k, x);
+    if (have < 2 * k && i < n) continue;
+    if (++rounds > MOST_ROUNDS) return choose(ctx, n, keys, k, x);
+    if (!choose(ctx, have, kept, k, x)) return false;
     full = true;
     last = 0;
     for (have = 0; have < k; have++) {
@@ -260,6 +298,7 @@ static void choose_kept(int64_t n, const uint64_t *keys, int64_t k, moth_keyed *
       last = kept[have] > last ? kept[have] : last;
     }
   }
+  return true;
 }
 
 static void take_values(int64_t k, const char *row, int64_t size, const int64_t *position,
@@ -347,9 +386,9 @@ static void sort_rows(int64_t first, int64_t last, int thread, const void *arg) 
       atomic_store(o->stopped, true);
       return;
     }
-    if (few) choose_few(n, keys, k, x);
-    else if (part && k > 0 && k < n / 64) choose_kept(n, keys, k, x, spare);
-    else if (part) choose(n, keys, k, x);
+    if (few) ok = choose_few(ctx, n, keys, k, x);
+    else if (part && k > 0 && k < n / 64) ok = choose_kept(ctx, n, keys, k, x, spare);
+    else if (part) ok = choose(ctx, n, keys, k, x);
     else ok = from_least(ctx, n, !moth_is_float(o->r->dtype), keys, x, spare, &less);
     if (ok && !few) ok = moth_keyed_sort(ctx, part ? k : n, x, spare);
     if (!ok || !row_results(o, i, x, less) || moth_cancelled(ctx)) atomic_store(o->stopped, true);
@@ -366,23 +405,28 @@ static int64_t rank_in(const moth_rank *wanted, int64_t n, const uint64_t *keys,
   return (int64_t)(wanted->above ? ceil(at) : at);
 }
 
-static void rank_rows(int64_t first, int64_t last, int thread, const void *arg) {
-  const ordering *o = arg;
+/* Returns false if a cancel stopped it. */
+static bool rank_row(const ordering *o, int64_t i, uint64_t *keys) {
   moth_ctx *ctx = o->r->owner->ctx;
   const int64_t n = o->r->length, size = moth_dtype_size[o->r->dtype];
+  const char *row = o->r->x + i * n * size;
+  int64_t at = moth_is_float(o->r->dtype) ? 0 : n;
+  uint64_t key;
+  if (!row_keys(o, n, row, size, keys)) return false;
+  while (o->rank->k < 0 && at < n && keys[at] != MOTH_KEY_NAN) at++;
+  int64_t rank = rank_in(o->rank, n, keys, at);
+  if (!select_key(ctx, n, keys, &rank, keys + n, &key)) return false;
+  for (at = 0; keys[at] != key;) at++;
+  o->position[i] = at;
+  memcpy(o->values + i * size, row + at * size, (size_t)size);
+  return !moth_cancelled(ctx);
+}
+
+static void rank_rows(int64_t first, int64_t last, int thread, const void *arg) {
+  const ordering *o = arg;
   uint64_t *keys = (uint64_t *)(void *)(o->scratch + thread * o->each);
-  for (int64_t i = first; i < last && !atomic_load(o->stopped); i++) {
-    const char *row = o->r->x + i * n * size;
-    int64_t at = moth_is_float(o->r->dtype) ? 0 : n;
-    moth_keys_of(n, row, o->r->dtype, false, keys);
-    while (o->rank->k < 0 && at < n && keys[at] != MOTH_KEY_NAN) at++;
-    int64_t rank = rank_in(o->rank, n, keys, at);
-    const uint64_t key = select_key(n, keys, &rank, keys + n);
-    for (at = 0; keys[at] != key;) at++;
-    o->position[i] = at;
-    memcpy(o->values + i * size, row + at * size, (size_t)size);
-    if (moth_cancelled(ctx)) atomic_store(o->stopped, true);
-  }
+  for (int64_t i = first; i < last && !atomic_load(o->stopped); i++)
+    if (!rank_row(o, i, keys)) atomic_store(o->stopped, true);
 }
 
 #define MOST_SCRATCH ((int64_t)256 << 20) /* bytes of scratch of all threads together */

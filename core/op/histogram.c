@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "tensor/tensor.h"
 
-#define POLL_AFTER (1 << 16) /* elements between two checks of the cancel flag */
+#define POLL_AFTER (1 << 15) /* elements between two checks of the cancel flag */
 
 static int poll_at(moth_ctx *ctx, int64_t i) {
   return i % POLL_AFTER == 0 && moth_cancelled(ctx) ? moth_stopped(ctx) : MOTH_OK;
@@ -41,6 +41,7 @@ static int histc_ends(const histc_args *a, int64_t n, const double *x, double *l
       if (x[i] < *lo) *lo = x[i];
       if (x[i] > *hi || x[i] != x[i]) *hi = x[i];
       if (x[i] != x[i]) break;
+      if (poll_at(a->ctx, i)) return a->ctx->error.code;
     }
   }
   if (!isfinite(*lo) || !isfinite(*hi))

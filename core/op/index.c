@@ -21,6 +21,8 @@
 
 /* -- the plan of an indexing: dimensions, shapes, selected elements -- */
 
+#define POLL_AFTER (1 << 15) /* elements between two polls of nonzero */
+
 typedef struct selector { /* an index tensor, or one mask */
   moth_tensor *tensor; /* owned */
   int32_t dim, ndims; /* the dimensions that the selector replaces */
@@ -530,10 +532,12 @@ static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
   const char *at_mask = moth_at(mask);
   int32_t ndim = mask->l.ndim;
   int64_t *to = (int64_t *)(void *)moth_at(out[0]), at[MOTH_MAX_DIMS] = {0};
-  int64_t capacity = out[0]->l.shape[0];
+  int64_t capacity = out[0]->l.shape[0], unpolled = 0;
   const int64_t width = ndim ? mask->l.shape[ndim - 1] : 1;
-  for (int64_t i = 0; i < mask->l.numel && capacity; i += width) {
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < mask->l.numel && capacity && !status; i += width) {
     for (int64_t k = 0; k < width && capacity; k++) { /* no branch depends on the mask */
+      if (++unpolled % POLL_AFTER == 0 && (status = moth_poll(a->ctx))) break;
       for (int32_t d = 0; d < ndim - 1; d++) to[d] = at[d];
       if (ndim) to[ndim - 1] = k;
       to += at_mask[i + k] ? ndim : 0;
@@ -541,9 +545,9 @@ static int nonzero_cpu(const nonzero_args *a, moth_tensor **out) {
     }
     for (int32_t d = ndim - 2; d >= 0 && ++at[d] == mask->l.shape[d]; d--) at[d] = 0;
   }
-  for (capacity *= ndim; capacity; capacity--) *to++ = 0;
+  for (capacity *= ndim; capacity && !status; capacity--) *to++ = 0;
   moth_tensor_release(mask);
-  return MOTH_OK;
+  return status;
 }
 
 MOTH_OP_CONST(nonzero, NONZERO, .dtypes = MOTH_ANY, .outputs = "positions: position",

@@ -22,6 +22,12 @@
 
 /* -- unique -- */
 
+enum { BLOCK = 1 << 14 }; /* elements between two polls */
+
+static int poll_at(moth_ctx *ctx, int64_t i) {
+  return i % BLOCK == BLOCK - 1 ? moth_poll(ctx) : MOTH_OK;
+}
+
 typedef struct groups {
   int64_t n, width;      /* number of slices; keys per slice */
   uint64_t *keys;
@@ -38,18 +44,29 @@ static int groups_open(groups *g, const moth_tensor *input, const moth_rows *r, 
   g->memory = moth_alloc(input->ctx, g->bytes);
   if (!g->memory) return input->ctx->error.code;
   g->keys = g->memory;
-  moth_keys_of(g->n * g->width, r->x, r->dtype, false, g->keys);
-  if (!sorts) return MOTH_OK;
+  const int64_t n = g->n * g->width, size = moth_dtype_size[r->dtype];
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < n && !status; i += BLOCK) {
+    moth_keys_of(n - i < BLOCK ? n - i : BLOCK, r->x + i * size, r->dtype, false, g->keys + i);
+    status = moth_poll(input->ctx);
+  }
+  if (!sorts) return status;
   g->x = (moth_keyed *)(void *)((char *)g->memory + g->bytes) - 2 * g->n;
   g->spare = g->x + g->n;
-  for (int64_t i = 0; i < g->n; i++) g->x[i].at = i;
-  return MOTH_OK;
+  for (int64_t i = 0; i < g->n && !status; i++) {
+    g->x[i].at = g->spare[i].at = i; /* the sort would touch all pages of `spare` at once */
+    status = poll_at(input->ctx, i);
+  }
+  return status;
 }
 
 /* Sorts by each key, the last one first. The sort is stable, so the first key decides. */
 static int groups_sort(groups *g, moth_ctx *ctx) {
   for (int64_t c = g->width - 1; c >= 0; c--) {
-    for (int64_t i = 0; i < g->n; i++) g->x[i].key = g->keys[g->x[i].at * g->width + c];
+    for (int64_t i = 0; i < g->n; i++) {
+      g->x[i].key = g->keys[g->x[i].at * g->width + c];
+      if (poll_at(ctx, i)) return ctx->error.code;
+    }
     if (!moth_keyed_sort(ctx, g->n, g->x, g->spare) || moth_cancelled(ctx))
       return moth_stopped(ctx);
   }
@@ -67,13 +84,16 @@ static bool differs(const groups *g, int64_t i, bool floats) {
 
 /* Replaces the key of each sorted slice with its group number: the number of different slices
 ** before it. A key is overwritten after its last comparison. */
-static void groups_number(groups *g, bool floats) {
+static int groups_number(groups *g, moth_ctx *ctx, bool floats) {
   uint64_t key = 0;
-  for (int64_t i = 0; i < g->n; i++) {
+  int status = MOTH_OK;
+  for (int64_t i = 0; i < g->n && !status; i++) {
     const bool next = i + 1 < g->n && differs(g, i + 1, floats);
     *(g->x ? &g->x[i].key : &g->keys[i]) = key;
     key += next;
+    status = poll_at(ctx, i);
   }
+  return status;
 }
 
 static moth_tensor *new_list(moth_ctx *ctx, int64_t n) {
@@ -96,11 +116,14 @@ static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor
                        moth_tensor **counts) {
   moth_ctx *ctx = inverse->ctx;
   const bool all_wanted = inverse->l.numel == g->n;
-  if (g->width != 1) groups_number(g, floats);
+  if (g->width != 1 && groups_number(g, ctx, floats)) return ctx->error.code;
   const uint64_t *key = g->x ? &g->x->key : g->keys;
   const int64_t all = g->n, step = g->x ? sizeof *g->x / sizeof *key : 1;
   int64_t n = all > 0, *group = numbers(inverse);
-  for (int64_t i = 1; i < all; i++) n += begins(key + i * step, step, floats);
+  for (int64_t i = 1; i < all; i++) {
+    n += begins(key + i * step, step, floats);
+    if (poll_at(ctx, i)) return ctx->error.code;
+  }
   *first = new_list(ctx, n);
   *counts = *first ? new_list(ctx, n) : NULL;
   if (!*counts) return ctx->error.code;
@@ -111,8 +134,12 @@ static int groups_read(groups *g, bool floats, moth_tensor *inverse, moth_tensor
     c[to] = i;
     if (all_wanted) group[at] = to;
     if (i > 0) to -= begins(key + i * step, step, floats);
+    if (poll_at(ctx, i)) return ctx->error.code;
   }
-  for (int64_t i = 0; i < n; i++) c[i] = (i + 1 < n ? c[i + 1] : all) - c[i];
+  for (int64_t i = 0; i < n; i++) {
+    c[i] = (i + 1 < n ? c[i + 1] : all) - c[i];
+    if (poll_at(ctx, i)) return ctx->error.code;
+  }
   return MOTH_OK;
 }
 

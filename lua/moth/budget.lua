@@ -75,9 +75,9 @@ end
 -- The work pauses between two ops, or inside a long one, in a captured step and in a backward pass
 -- too. Lua code without ops is not paused, nor is the run that records a captured step, a profile,
 -- or a coroutine that the work resumes: it pauses when control is back in fn. A slice may exceed
--- its time by 0.2 ms; longer in a factorization, a Fourier transform or a reduction of one row of
--- some 100,000 elements, which run in one piece. Ops of a slice run on one thread. Between slices
--- the same state may run other ops. fn may yield to end a slice early. An error of fn is raised,
+-- its time by 0.2 ms. A factorization, a Fourier transform and one row of a variance, scan, norm or
+-- softmax run in one piece: a row of a million elements takes 1 to 3 ms. Ops of a slice run on one
+-- thread. Between slices the same state may run other ops. fn may yield to end a slice early. An error of fn is raised,
 -- and the work is then over.
 --
 --     function love.update()

@@ -166,6 +166,28 @@ describe("moth.budget", function()
     assert.is_true(moth.memory().live_bytes <= before.live_bytes + 1024)
   end)
 
+  it("pauses inside one long row, with the results of an unsliced run", function()
+    local n = 2 ^ 17 + 5
+    local x, ties = moth.randn(n), moth.randint(-9, 10, {n})
+    local down = moth.arange(n, 0, -1):float()
+    for name, work in pairs {
+      sort = function(v) return v:sort() end, argsort = function(v) return v:argsort() end,
+      median = function(v) return v:median() end, kthvalue = function(v) return v:kthvalue(77) end,
+      few = function(v) return v:topk(3) end, some = function(v) return v:topk(1000) end,
+      many = function(v) return v:topk(20000) end, least = function(v) return v:topk(n - 5) end,
+      unique = function(v) return v:unique{return_inverse = true, return_counts = true} end,
+      nonzero = function(v) return v:gt(0):nonzero() end, masked = function(v) return v[v:gt(0)] end,
+      histc = function(v) return v:float():histc(10) end, mode = function(v) return v:mode() end,
+    } do
+      for _, v in ipairs {x, ties, down} do
+        local wanted = {work(v)}
+        local got = {in_slices(LEAST, nil, work, v)}
+        assert.is_true(got[1] > 4, ("%s: %d slices"):format(name, got[1]))
+        for k, y in ipairs(wanted) do assert.is_true(moth.equal(y, got[k + 1]), name) end
+      end
+    end
+  end)
+
   it("frees all results of cancelled work, wherever it was paused", function()
     local x = moth.randn(64, 500)
     local works = {
@@ -174,6 +196,7 @@ describe("moth.budget", function()
       function() return x:unique{return_counts = true} end, function() return x:frexp() end,
       function() return moth.linalg.qr(x) end,
     }
+    moth.collect()
     moth.collect()
     local before = moth.memory()
     for _, work in ipairs(works) do
