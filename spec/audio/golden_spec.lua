@@ -42,6 +42,11 @@ local function result_of(case)
     if case.double and moth.is_tensor(value) then value = value:double() end
     args[i] = value
   end
+  if case.noise then
+    args = {args[1], args[1]:flip(2) * 2, moth.tensor(args[2]), moth.is_tensor(args[3]) and args[3]
+      or type(args[3]) == "table" and #args[3] > 0 and moth.tensor(args[3]) or nil}
+    n = args[4] and 4 or 3
+  end
   return audio.functional[case["function"]](unpack(args, 1, n))
 end
 

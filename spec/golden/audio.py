@@ -152,4 +152,84 @@ for momentum, length in [(0.0, None), (0.5, 580)]:
          "double": True, "args": ["signal", "hann", 40, 20, 40, 2.0, 3, momentum, length, False]},
         F.griffinlim(signal(21, 30).double().abs(), torch.hann_window(40, dtype=torch.float64), 40,
                      20, 40, 2.0, 3, momentum, length, False))
+# each option with another value than its default
+for normalized in [True, "window", "frame_length"]:
+    module("Spectrogram", (300,), n_fft=50, win_length=31, normalized=normalized, power=1.0)
+module("Spectrogram", (300,), n_fft=51, win_length=20)
+module("Spectrogram", (300,), n_fft=33, hop_length=5, pad=3, pad_mode="constant", power=0.5)
+module("MelSpectrogram", (1500,), n_fft=128, win_length=100, hop_length=33, f_min=100.0, pad=5,
+       n_mels=12, window_fn="hamming", power=3.0, normalized=True, center=False)
+module("MelSpectrogram", (1500,), sample_rate=11025, n_fft=129, n_mels=9, pad_mode="replicate",
+       norm="slaney")
+module("MelScale", (2, 201, 9), n_mels=20)
+module("MelScale", (65, 4), n_mels=10, sample_rate=11025, f_min=300.0, f_max=5000.0, n_stft=65,
+       norm="slaney", mel_scale="slaney")
+module("MFCC", (2000,), n_mfcc=7, norm=None, melkwargs={"n_mels": 7, "n_fft": 200})
+module("MFCC", (2000,), n_mfcc=5, norm=None, log_mels=True, melkwargs={"n_mels": 23})
+for stype in ["power", "magnitude"]:
+    for top_db in [None, 10.0]:
+        module("AmplitudeToDB", (2, 5, 9), stype=stype, top_db=top_db)
+module("AmplitudeToDB", (5, 9), top_db=3.0)
+module("AmplitudeToDB", (2, 2, 5, 9), top_db=1.0)
+for mode in ["replicate", "reflect", "constant", "circular"]:
+    for width in [3, 4, 9]:
+        module("ComputeDeltas", (2, 20), win_length=width, mode=mode)
+module("ComputeDeltas", (2, 2, 2, 11))
+module("Resample", (100,), orig_freq=12, new_freq=8, lowpass_filter_width=1)
+module("Resample", (2, 1, 60), orig_freq=1, new_freq=2, rolloff=0.5)
+module("Resample", (61,), orig_freq=5, new_freq=4, resampling_method="sinc_interp_kaiser")
+module("Resample", (61,), orig_freq=5, new_freq=5)
+for channels in [2, 3, 1024]:
+    module("MuLawEncoding", (100,), quantization_channels=channels)
+    module("MuLawDecoding", (50,), quantization_channels=channels)
+module("Vol", (100,), gain=3.0, gain_type="power")
+module("Vol", (100,), gain=6.0, gain_type="db")
+module("Vol", (100,), gain=0.0, gain_type="amplitude")
+module("Fade", (2, 50))
+module("Fade", (50,), fade_in_len=50, fade_out_len=50)
+module("Fade", (50,), fade_in_len=1, fade_out_len=2)
+module("Fade", (50,), fade_out_len=20, fade_shape="exponential")
+function("melscale_fbanks", 65, 0.0, 4000.0, 1, 8000)
+function("melscale_fbanks", 65, 1200.0, 4000.0, 5, 8000, None, "slaney")
+function("melscale_fbanks", 65, 100.0, 900.0, 5, 8000, None, "slaney")
+function("melscale_fbanks", 65, 100.0, 3000.0, 7, 8001, "slaney", "htk")
+function("linear_fbanks", 33, 0.0, 4000.0, 1, 8001)
+function("create_dct", 1, 1, "ortho")
+function("create_dct", 3, 4, None)
+function("create_dct", 4, 4, "ortho")
+function("amplitude_to_DB", "signal", 20.0, 0.1, 2.0, None, shape=[3, 9])
+function("amplitude_to_DB", "signal", 20.0, 0.1, -1.0, 2.0, shape=[2, 3, 9])
+function("DB_to_amplitude", "signal", 0.5, 1.0, shape=[9])
+for width in [3, 5]:
+    function("compute_deltas", "signal", width, shape=[3, 9])
+function("mu_law_encoding", "signal", 16, shape=[50])
+function("gain", "signal", 0.0, shape=[20])
+function("gain", "signal", -6.0, shape=[2, 20])
+function("gain", "signal", shape=[20])
+function("preemphasis", "signal", shape=[20])
+function("preemphasis", "signal", -0.5, shape=[2, 2, 5])
+function("preemphasis", "signal", 0.97, shape=[3, 1])
+function("spectral_centroid", "signal", 8001, 5, "hamming", 51, 20, 40, shape=[2, 300], window=40)
+function("spectrogram", "signal", 4, "hamming", 50, 16, 40, 1.0, "window", False, "reflect",
+         False, shape=[300], window=40)
+for args in [[40, 20, 40, 1.0, 3, 0.0, None], [40, 20, 40, 2.0, 2, 0.5, 590],
+             [40, 10, 30, 2.0, 0, 0.99, None]]:
+    window = args[2]
+    put({"function": "griffinlim", "shape": [21, 30], "window": window, "absolute": True,
+         "double": True, "args": ["signal", "hann", *args, False]},
+        F.griffinlim(signal(21, 30).double().abs(),
+                     torch.hann_window(window, dtype=torch.float64), *args, False))
+for args in [[None, 0, 40, 10, 40, False], [150, 0, 40, 10, 40, True],
+             [150, 7, 40, 10, 32, "window"],
+             [100, 0, 41, 10, 41, "frame_length"], [None, 3, 40, 20, 40, "frame_length"]]:
+    bins = args[2] // 2 + 1
+    put({"function": "inverse_spectrogram", "shape": [2, bins, 20, 2], "window": args[4],
+         "args": ["signal", args[0], args[1], "hann", *args[2:]]},
+        F.inverse_spectrogram(torch.view_as_complex(signal(2, bins, 20, 2)), args[0], args[1],
+                              torch.hann_window(args[4]), *args[2:]))
+for lengths in [None, [12, 20]]:
+    counted = None if lengths is None else torch.tensor(lengths)
+    put({"function": "add_noise", "shape": [2, 20], "noise": True, "args": ["signal", [3.0, -6.0],
+         lengths]}, F.add_noise(signal(2, 20), signal(2, 20).flip(-1) * 2,
+                                torch.tensor([3.0, -6.0]), counted))
 sys.stdout.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in CASES) + "\n]\n")
