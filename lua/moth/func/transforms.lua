@@ -62,7 +62,7 @@ local function taken(form, value, list)
     list[form] = value
     return list
   end
-  for key, part in pairs(form) do taken(part, plain(value) and value[key], list) end
+  for key, part in pairs(form) do taken(part, plain(value) and value[key] or nil, list) end
   return list
 end
 
