@@ -68,7 +68,7 @@ static moth_tensor *sigmoid_derivative(moth_grad *g, moth_tensor *x) {
   return TIMES(OF(sigmoid, x), OF(sigmoid, NEGATED(x)));
 }
 
-/* 1 - tanh(x)^2 = 4 sigmoid(2 x) sigmoid(-2 x), which keeps its precision where tanh(x) is near 1. */
+/* 1 - tanh(x)^2 = 4 sigmoid(2 x) sigmoid(-2 x), which is precise where tanh(x) is near 1, too. */
 static moth_tensor *tanh_derivative(moth_grad *g, moth_tensor *x) {
   return TIMES(sigmoid_derivative(g, PLUS(x, x)), NUMBER(4));
 }

@@ -77,8 +77,8 @@ end
 -- or a coroutine that the work resumes: it pauses when control is back in fn. A slice may exceed
 -- its time by 0.2 ms. A factorization, a Fourier transform and one row of a variance, scan, norm or
 -- softmax run in one piece: a row of a million elements takes 1 to 3 ms. Ops of a slice run on one
--- thread. Between slices the same state may run other ops. fn may yield to end a slice early. An error of fn is raised,
--- and the work is then over.
+-- thread. Between slices the same state may run other ops. fn may yield to end a slice early. An
+-- error of fn is raised, and the work is then over.
 --
 --     function love.update()
 --       local done, loss = moth.budget(0.002, train_one_epoch)

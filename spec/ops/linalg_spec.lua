@@ -61,7 +61,7 @@ describe("a singular matrix", function()
     y:det():backward()
     assert.close({{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, y.grad:tolist(), 1e-12)
     -- also for elements far from 1
-    for _, options in ipairs {f64, f32} do
+    for _, options in ipairs {f64, {dtype = moth.float32}} do
       for _, scale in ipairs {2 ^ -40, 2 ^ 40} do
         x = (moth.tensor({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, options) * scale):requires_grad_()
         x:det():backward()
