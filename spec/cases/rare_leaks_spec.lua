@@ -110,6 +110,27 @@ program("a sparse gradient with a dense one, in either order", function()
   table_.weight:sum():backward()
   table_.weight.grad = nil
 end)
+local short = nn.Embedding(3, 4, {sparse = true})
+program("a sparse gradient with more rows than the table", function()
+  for _ = 1, 3 do short(I {1, 2}):sum():backward() end
+  short.weight.grad = nil
+end)
+program("a sparse gradient that a hook holds", function()
+  local held = {}
+  local hook = short.weight:register_hook(function(g) held[#held + 1] = g end)
+  short(I {1, 2}):sum():backward()
+  short(I {1, 2}):sum():backward()
+  hook:remove()
+  assert.equal(2, #held)
+  short.weight.grad = nil
+end)
+program("sparse tensors", function()
+  local s = moth.sparse_coo_tensor(I {{2, 1, 2}}, moth.ones(3, 4), {5, 4})
+  s:coalesce():to_dense()
+  ;(s + s):_values()
+  s:clone()
+  pcall(moth.sparse_coo_tensor, I {{2, 1, 2}}, moth.ones(2, 4), {5, 4})
+end)
 program("a sparse tensor that raises", function()
   table_(I {1, 2}):sum():backward()
   pcall(function() return table_.weight.grad + 1 end)

@@ -390,6 +390,35 @@ describe("a sparse tensor raises for", function()
   }
 end)
 
+describe("a sparse tensor", function()
+  local info, first, second = ffi.new "moth_tensor_info[1]", lib.Handle(), lib.Handle()
+
+  it("shares its parts, and is coalesced if the host says so", function()
+    local rows, values = moth.tensor {2LL, 0LL}, moth.ones(2, 3)
+    for coalesced = 0, 1 do
+      local x = lib.Handle()
+      lib.adopt(x, C.moth_sparse_make(ctx, rows, values, 4, coalesced, x))
+      assert.equal(0, C.moth_inspect(ctx, x, info))
+      assert.same({4, 3}, {tonumber(info[0].shape[0]), tonumber(info[0].shape[1])})
+      assert.equal(coalesced == 1, bit.band(info[0].flags, C.MOTH_IS_COALESCED) ~= 0)
+      assert.is_true(bit.band(info[0].flags, C.MOTH_IS_SPARSE) ~= 0)
+      values:mul_(2)
+      assert.equal(0, C.moth_sparse_parts(ctx, x, first, second))
+      assert.equal(0, C.moth_read(ctx, second, 0, 1, slots))
+      assert.equal(2 ^ (coalesced + 1), slots[0].number)
+      assert.equal(rows._slot, first._slot) -- it is the tensor of the rows itself
+      assert.equal(0, C.moth_free(ctx, second))
+    end
+  end)
+
+  it("may have no rows", function()
+    local x = lib.Handle()
+    lib.adopt(x, C.moth_sparse_make(ctx, moth.zeros(0):long(), moth.zeros(0, 3), 0, 0, x))
+    assert.equal(0, C.moth_inspect(ctx, x, info))
+    assert.equal(0, tonumber(info[0].shape[0]))
+  end)
+end)
+
 describe("a token raises for", function()
   refused {
     {"E_STATE", "token", "no such token, or it was opened before",

@@ -74,6 +74,31 @@ describe("the gradient of a table with sparse = true", function()
     end
   end)
 
+  it("is added to a dense one in place, but not under create_graph", function()
+    local weight = moth.zeros(4, 2):requires_grad_()
+    weight:sum():backward()
+    local dense = weight.grad
+    looked_up({3, 1, 3}, nil, weight)
+    assert.same({{2, 2}, {1, 1}, {3, 3}, {1, 1}}, dense:tolist())
+    F.embedding(ints {2}, weight, {sparse = true}):sum():backward {create_graph = true}
+    assert.same({{2, 2}, {1, 1}, {3, 3}, {1, 1}}, dense:tolist())
+    assert.same({{2, 2}, {2, 2}, {3, 3}, {1, 1}}, weight.grad:tolist())
+  end)
+
+  it("is copied if something else holds it, and stays coalesced", function()
+    local weight = moth.zeros(4, 2):requires_grad_()
+    local held
+    weight:register_hook(function(g)
+      held = g:coalesce()
+      return held
+    end)
+    local grad = looked_up({3, 1, 3}, nil, weight)
+    assert.is_true(held:is_coalesced())
+    assert.is_true(grad:is_coalesced())
+    held:values():zero_()
+    assert.same({{1, 1}, {0, 0}, {2, 2}, {0, 0}}, grad:to_dense():tolist())
+  end)
+
   it("is right if the table is also the weight of a layer", function()
     local w = moth.randn(4, 2):requires_grad_()
     local v = w:detach():clone():requires_grad_()
