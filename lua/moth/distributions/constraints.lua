@@ -51,11 +51,13 @@ local function integral(x)
   return x:is_floating_point() and x:eq(x:floor()) or x:eq(x)
 end
 
--- Returns true for integers from low on (up to high); integer dtypes need two ops.
+-- Returns true for integers from low on (up to high); integer dtypes need two ops. Infinity is no
+-- integer.
 local function whole_from(x, low, high)
-  if x.dtype == require("moth").bool then x = x:long() end
-  local near = x:is_floating_point() and x:floor() or x
-  return near:clamp(low, high):eq(x)
+  local moth = require "moth"
+  if x.dtype == moth.bool then x = x:long() end
+  if not x:is_floating_point() then return x:clamp(low, high):eq(x) end
+  return x:floor():clamp(low, high or moth.finfo(x.dtype).max):eq(x)
 end
 
 local function simplex(x)

@@ -97,7 +97,7 @@ function LogNormal:cdf(value)
   return (below(self):cdf(value:log()))
 end
 
-function LogNormal:icdf(value) return (below(self):icdf(value):exp()) end
+function LogNormal:icdf(value) return (below(self):icdf(self:_share(value)):exp()) end
 
 --- The distribution of |x| for a normal x with mean 0 and standard deviation scale.
 local HalfNormal = class("HalfNormal", Distribution)
@@ -270,7 +270,7 @@ end
 
 function Gumbel:log_prob(value)
   local z = -standardized(self, self:_check(value, "log_prob"))
-  return z - z:exp() - self.scale:log()
+  return ops.where(z:eq(huge), -huge, z - z:exp()) - self.scale:log()
 end
 
 function Gumbel:entropy() return self.scale:log() + (1 + EULER) end

@@ -77,7 +77,7 @@ function Binomial:enumerate_support(expand) return (counts(self, expand)) end
 
 function Binomial:entropy()
   local each = self:log_prob(counts(self, false))
-  return -(each:exp() * each):sum(1)
+  return -(each:exp() * ops.where(each:eq(-math.huge), 0, each)):sum(1)
 end
 
 --- The number of successes before `total_count` failures.

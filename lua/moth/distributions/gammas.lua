@@ -54,7 +54,9 @@ function Gamma:_rsample(size) return drawn(self.concentration, size) / self.rate
 function Gamma:log_prob(value)
   value = self:_check(value, "log_prob")
   local a, rate = self.concentration, self.rate
-  return (large.like(large.gamma(large.wide(a, rate, value)), a, rate, value))
+  local b, r, x = large.wide(a, rate, value)
+  local y = ops.where(x:eq(math.huge), -math.huge, large.gamma(b, r, x))
+  return (large.like(y, a, rate, value))
 end
 
 function Gamma:entropy()

@@ -101,8 +101,8 @@ end
 -- Transforms an exponential number x: (exp(c x) - 1) / c, times scale.
 local function stretched(self, x)
   local flat, c = tail(self)
-  return self.loc + self.scale * ops.where(flat, x + self.concentration * x:square() / 2,
-    (x * c):expm1() / c)
+  local near = ops.where(x:eq(huge), x, x + self.concentration * x:square() / 2)
+  return self.loc + self.scale * ops.where(flat, near, (x * c):expm1() / c)
 end
 
 function GeneralizedPareto:_support()
@@ -131,7 +131,8 @@ end
 
 function GeneralizedPareto:_log_survival(value) -- the log survival function
   local z, flat, c = (value - self.loc) / self.scale, tail(self)
-  return (ops.where(flat, self.concentration * z:square() / 2 - z, -(z * c):log1p() / c))
+  local near = ops.where(z:eq(huge), -z, self.concentration * z:square() / 2 - z)
+  return (ops.where(flat, near, -(z * c):log1p() / c))
 end
 
 function GeneralizedPareto:log_prob(value)
@@ -187,7 +188,7 @@ function Weibull:log_prob(value)
   local x, scale, k = large.wide(value, self.scale, self.concentration)
   local z = x / scale
   local y = (k / scale):log() + (k - 1) * z:log() - z:pow(k)
-  return (large.like(y, value, self.scale, self.concentration))
+  return (large.like(ops.where(x:eq(huge), -huge, y), value, self.scale, self.concentration))
 end
 
 function Weibull:entropy()
@@ -229,7 +230,7 @@ function InverseGamma:log_prob(value)
   value = self:_check(value, "log_prob")
   local a, rate, x = large.wide(self.concentration, self.rate, value)
   local y = large.gamma(a, rate, x:reciprocal()) - x:log() * 2
-  return (large.like(y, self.concentration, self.rate, value))
+  return (large.like(ops.where(x:eq(huge), -huge, y), self.concentration, self.rate, value))
 end
 
 function InverseGamma:entropy()
@@ -278,7 +279,7 @@ function FisherSnedecor:log_prob(value)
   local ratio = n / (m * x)
   local share, other = (ratio + 1):reciprocal(), (ratio:reciprocal() + 1):reciprocal()
   local y = large.beta(m, n, share, other) + share:log() + other:log() - x:log()
-  return (large.like(y, self.df1, self.df2, value))
+  return (large.like(ops.where(x:eq(huge), -huge, y), self.df1, self.df2, value))
 end
 
 return tails
