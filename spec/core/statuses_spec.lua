@@ -570,3 +570,93 @@ describe("a safetensors file raises for", function()
     end)
   end)
 end)
+
+describe("a recording raises for", function()
+  local x, list, step = moth.ones(2), lib.handles(65), ffi.new "uint32_t[1]"
+  before_each(function() for i = 0, 64 do list[i] = x end end)
+  after_each(function() C.moth_capture_abort(ctx) end)
+
+  -- A recording of x + x; visit(number) may replay it.
+  local function recorded(visit)
+    return function()
+      assert.equal(0, C.moth_capture_begin(ctx, list, 1, step))
+      set(x, x)
+      assert.equal(0, call("add", 2, 3))
+      list[1] = out
+      assert.equal(0, C.moth_capture_end(ctx, list + 1, 1))
+      local y = lib.Handle(list[1]._slot, list[1]._gen)
+      lib.adopt(y, 0)
+      list[1] = x
+      local status = visit(step[0], y)
+      local code, problem = ffi.string(C.moth_error_arg(ctx)), ffi.string(C.moth_error(ctx, 1))
+      C.moth_capture_free(ctx, step[0])
+      assert.equal(problem, ffi.string(C.moth_error(ctx, 1)))
+      assert.equal(code, ffi.string(C.moth_error_arg(ctx)))
+      return status
+    end
+  end
+  local function begin()
+    C.moth_capture_abort(ctx)
+    return C.moth_capture_begin(ctx, list, 1, step)
+  end
+  refused {
+    {"E_STATE", "", "moth.capture is recording a step already",
+      function()
+        begin()
+        return C.moth_capture_begin(ctx, list, 1, step)
+      end},
+    {"E_STATE", "", "anomaly mode reads values, so a step cannot be captured in it", function()
+      C.moth_mode(ctx, 2, 1)
+      local status = begin()
+      C.moth_mode(ctx, 2, 0)
+      return status
+    end},
+    {"E_STATE", "", "nothing is being recorded", function() begin() C.moth_capture_abort(ctx)
+      return C.moth_capture_end(ctx, list, 0)
+    end},
+    {"E_STATE", "", "this recording is gone",
+      function() return C.moth_capture_replay(ctx, 0, list, 1) end},
+    {"E_STATE", "", "this recording is gone",
+      function() return C.moth_capture_fits(ctx, 0, list, 1) end},
+    {"E_STATE", "", "this recording is gone", function() return C.moth_capture_keep(ctx, 0) end},
+    {"E_STATE", "", "this recording is gone", function() return C.moth_capture_swap(ctx, 0) end},
+    {"E_STATE", "", "this recording is gone", function() return C.moth_capture_differs(ctx, 0) end},
+    {"E_STATE", "", "this recording has no such guard",
+      recorded(function(n) return C.moth_capture_guarded(ctx, n, 0) end)},
+    {"E_STATE", "", "a guard is open already", function()
+      begin()
+      assert.is_true(C.moth_capture_guard(ctx, lib.handles(1), 0) >= 0)
+      return C.moth_capture_guard(ctx, lib.handles(1), 0)
+    end},
+    {"E_UNSUPPORTED", "", "values are read while moth.capture records the step: the values "
+      .. "would be constants in every replay; do this outside of the captured function",
+      function() begin() return C.moth_read(ctx, x, 0, 1, slots) end},
+    {"E_UNSUPPORTED", "", "the generator is seeded while moth.capture records the step: the "
+      .. "values would be constants in every replay; do this outside of the captured function",
+      function() begin() return C.moth_seed(ctx, 3) end},
+  }
+
+  it("nothing with its own inputs, and is stale with others", function()
+    recorded(function(number_of, y)
+      local function fits(n) return C.moth_capture_fits(ctx, number_of, list, n) end
+      assert.equal(0, fits(1))
+      assert.equal(C.MOTH_CAPTURE_STALE, fits(0))
+      assert.equal(C.MOTH_CAPTURE_STALE, fits(2))
+      for _, other in ipairs {moth.ones(3), moth.ones(2, 1), moth.ones(2):double()} do
+        list[0] = other
+        assert.equal(C.MOTH_CAPTURE_STALE, fits(1))
+        assert.equal(C.MOTH_CAPTURE_STALE, C.moth_capture_replay(ctx, number_of, list, 1))
+      end
+      list[0] = moth.full({2}, 5)
+      assert.equal(0, C.moth_capture_replay(ctx, number_of, list, 1))
+      assert.same({10, 10}, y:tolist())
+      assert.same({5, 5}, x:tolist()) -- the input of the recording
+      C.moth_grad_mode(ctx, 0)
+      assert.equal(C.MOTH_CAPTURE_STALE, fits(1))
+      C.moth_grad_mode(ctx, 1)
+      assert.equal(0, fits(1))
+      x:fill_(1)
+      return 0
+    end)()
+  end)
+end)
