@@ -133,7 +133,7 @@ local function set(x, key, value)
     setters[key](x, value)
   elseif load_part(key) then
     x[key] = value
-  elseif getters[key] or methods[key] then
+  elseif getters[key] or methods[key] or bind.method(key) then
     errors.raise("'" .. key .. "' of a tensor cannot be assigned")
   else
     tensors.written()
