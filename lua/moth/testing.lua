@@ -80,7 +80,8 @@ end
 local function compare_numbers(actual, expected, options)
   if options.equal_nan and actual ~= actual and expected ~= expected then return end
   local rtol, atol = options.rtol or 1e-7, options.atol or 1e-7
-  if actual == expected or math.abs(actual - expected) <= atol + rtol * math.abs(expected) then
+  local allowed = atol + rtol * math.abs(expected)
+  if actual == expected or allowed < math.huge and math.abs(actual - expected) <= allowed then
     return
   end
   fail(options, "%.14g and %.14g are not close (rtol %g, atol %g)", actual, expected, rtol, atol)
