@@ -641,3 +641,50 @@ describe("an op accepts the last value before a refusal:", function()
     end, {2}},
   }
 end)
+
+describe("scaled_dot_product_attention", function()
+  local FLOATS = {moth.float16, moth.bfloat16, moth.float32, moth.float64}
+  local OTHERS = {moth.bool, moth.uint8, moth.int32, moth.int64}
+
+  it("takes a mask of bools, of float32 or of the query's dtype, and of no other", function()
+    for _, dtype in ipairs(FLOATS) do
+      local x, kept = R(1, 2, 3):to(dtype), moth.tensor {{true, false}, {true, true}}
+      local numbers = T {{0, -1e4}, {0, 0}}
+      local want = F.scaled_dot_product_attention(x, x, x, kept)
+      for _, list in ipairs {FLOATS, OTHERS} do
+        for _, mask in ipairs(list) do
+          local given = mask == moth.bool and kept or numbers:to(mask)
+          local ok, y = pcall(F.scaled_dot_product_attention, x, x, x, given)
+          local fits = mask == moth.bool or mask == moth.float32 or mask == dtype
+          assert.equal(fits, ok, tostring(dtype) .. " with " .. tostring(mask))
+          if ok then
+            assert.equal(dtype, y.dtype)
+            assert.is_true(moth.allclose(want:double(), y:double(), {atol = 1e-3}))
+          else
+            assert.is_truthy(tostring(y):find("'attn_mask'", 1, true))
+          end
+        end
+      end
+    end
+  end)
+
+  it("takes query, key and value of one float dtype", function()
+    for _, a in ipairs(FLOATS) do
+      for _, b in ipairs(FLOATS) do
+        local x, y = R(1, 2, 3):to(a), R(1, 2, 3):to(b)
+        local ok, problem = pcall(F.scaled_dot_product_attention, x, y, x)
+        assert.equal(a == b, ok)
+        if not ok then assert.is_truthy(tostring(problem):find("'key'", 1, true)) end
+        ok, problem = pcall(F.scaled_dot_product_attention, x, x, y)
+        assert.equal(a == b, ok)
+        if not ok then assert.is_truthy(tostring(problem):find("'value'", 1, true)) end
+      end
+    end
+    for _, dtype in ipairs(OTHERS) do
+      local x = moth.ones(1, 2, 3):to(dtype)
+      local ok, problem = pcall(F.scaled_dot_product_attention, x, x, x)
+      assert.is_false(ok)
+      assert.is_truthy(tostring(problem):find("'query'", 1, true))
+    end
+  end)
+end)
