@@ -139,6 +139,17 @@ describe("a metric of a classification", function()
     end
   end)
 
+  it("leaves an ignored class out of an average, the first and the last one, too", function()
+    local preds, target = long { 1, 2, 3, 3, 2 }, long { 1, 2, 3, 2, 2 }
+    for ignored, row in pairs { [0] = { 13 / 18, 2 / 3 }, { 7 / 12, 3 / 5 }, { 1, 1 },
+      { 5 / 6, 3 / 4 }, [9] = { 13 / 18, 2 / 3 } } do
+      for k, average in ipairs { "macro", "micro" } do
+        near(row[k], f.multiclass_jaccard_index(preds, target, { num_classes = 3,
+          average = average, ignore_index = ignored }))
+      end
+    end
+  end)
+
   it("counts all classes together without num_classes", function()
     local preds, target = long { 1, 2, 2, 9 }, long { 1, 2, 3, 7 }
     near(0.5, f.accuracy(preds, target, { task = "multiclass", average = "micro" }))
@@ -356,6 +367,19 @@ describe("a metric of numbers", function()
         { { masks = box, labels = one } })
     end },
   }
+
+  it("has COCO's thresholds by default, in order", function()
+    local m = map()
+    assert.equal(10, #m.iou_thresholds)
+    for i, x in ipairs(m.iou_thresholds) do assert.near(0.45 + 0.05 * i, x, 1e-12) end
+    assert.equal(101, #m.rec_thresholds)
+    for i, x in ipairs(m.rec_thresholds) do assert.near((i - 1) / 100, x, 1e-12) end
+    assert.same({ 1, 10, 100 }, m.max_detection_thresholds)
+    assert.same({ "xyxy", "bbox", false, "macro" }, { m.box_format, m.iou_type, m.class_metrics,
+      m.average })
+    local set = map { iou_thresholds = moth.tensor { 0.25, 0.5 }, rec_thresholds = { 0, 1 } }
+    assert.same({ { 0.25, 0.5 }, { 0, 1 } }, { set.iou_thresholds, set.rec_thresholds })
+  end)
 
   it("takes integer boxes, sorts numbers of detections, and takes areas that are given", function()
     local m = map { max_detection_thresholds = { 100, 1, 10 } }

@@ -476,3 +476,28 @@ describe("a collection of metrics", function()
       function() one():load_state_dict {} end },
   }
 end)
+
+describe("the class of a metric", function()
+  it("says whether a higher value is better, as torchmetrics' does", function()
+    local function check(wanted, names, tasks)
+      for name in names:gmatch "%S+" do
+        for _, task in ipairs(tasks or { "" }) do
+          assert.equal(wanted, metrics[task .. name].higher_is_better, task .. name)
+        end
+      end
+    end
+    local tasks = { "Binary", "Multiclass", "Multilabel" }
+    check(true, "AUROC Accuracy AveragePrecision F1Score FBetaScore JaccardIndex Precision Recall",
+      tasks)
+    check(nil, "ConfusionMatrix PrecisionRecallCurve ROC StatScores", tasks)
+    check(true, "BLEUScore MeanAveragePrecision R2Score")
+    check(false, "MeanAbsoluteError MeanSquaredError Perplexity")
+    check(nil, "CatMetric MaxMetric MeanMetric MinMetric SumMetric")
+  end)
+
+  it("adds up the states of all processes in compute, not in a call", function()
+    assert.same({ true, false, false }, { metrics.Metric.sync_on_compute,
+      metrics.Metric.dist_sync_on_step, metrics.Metric.is_differentiable })
+    assert.is_nil(metrics.Metric.process_group)
+  end)
+end)

@@ -195,6 +195,21 @@ describe("moth.fit", function()
     end}}}):len())
   end)
 
+  it("writes no plot without epochs", function()
+    local path = os.tmpname() .. ".svg"
+    fit {epochs = 0, plot = path}
+    assert.is_nil(io.open(path))
+    fit {epochs = 1, plot = path}
+    assert.is_true(os.remove(path))
+    fit {epochs = 1, plot = false}
+    local printed, print = nil, _G.print
+    _G.print = function(text) printed = text end
+    local ok, problem = pcall(fit, {epochs = 2, plot = true})
+    _G.print = print
+    assert.is_true(ok, problem)
+    assert.is_truthy(printed:find("epoch", 1, true))
+  end)
+
   it("steps a schedule by epoch, unless it is one of steps", function()
     local function rates(interval)
       local all = arguments {epochs = 2, scheduler_interval = interval}
