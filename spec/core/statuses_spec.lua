@@ -162,6 +162,71 @@ describe("a handle raises for", function()
   }
 end)
 
+describe("a number operand", function()
+  -- value, type: 0 number, 1 integer, 2 bool
+  local NUMBERS = {{2.5, 0}, {3, 1}, {1, 2}, {-4, 1}, {0.5, 0}, {7, 0}, {0, 2}, {9, 1}}
+
+  it("has its value and type in each slot, whatever was there before", function()
+    local x = moth.ones(2)
+    for which = 1, 4 do
+      for _, n in ipairs(NUMBERS) do
+        if n[2] == 0 then slots[7].number = n[1] else slots[7].integer = n[1] end
+        assert.equal(0, C.moth_number(ctx, which, n[2], slots + 7))
+        set(x, lib.Handle(which, 0))
+        assert.equal(0, call("add", 2, 3))
+        local y = lib.adopt(lib.Handle(out._slot, out._gen), 0)
+        assert.same({1 + n[1], 1 + n[1]}, y:tolist())
+      end
+    end
+    set(x, lib.Handle(1, 0)) -- a number holds for one call
+    assert.equal(C.MOTH_E_STATE, call("add", 2, 3))
+  end)
+
+  it("of a graph does not change with the next number", function()
+    local x = moth.ones(2, {requires_grad = true})
+    local list = {}
+    for i, n in ipairs(NUMBERS) do
+      if n[2] == 0 then slots[7].number = n[1] else slots[7].integer = n[1] end
+      assert.equal(0, C.moth_number(ctx, 2, n[2], slots + 7))
+      set(x, lib.Handle(2, 0))
+      assert.equal(0, call("mul", 2, 3))
+      list[i] = lib.adopt(lib.Handle(out._slot, out._gen), 0)
+    end
+    for i, n in ipairs(NUMBERS) do
+      x.grad = nil
+      list[i]:sum():backward()
+      assert.same({n[1], n[1]}, x.grad:tolist())
+    end
+  end)
+end)
+
+describe("a handle", function()
+  it("is made again for a tensor that outlives it", function()
+    local x = moth.ones(2, {requires_grad = true})
+    ;(x * 3):sum():backward()
+    for _ = 1, 3 do
+      local others = {moth.zeros(1), moth.zeros(1)}
+      x.grad:free()
+      others[3] = moth.zeros(1)
+      assert.same({3, 3}, x.grad:tolist())
+      assert.is_true(rawequal(x.grad, x.grad))
+      for i = 1, 3 do assert.equal(0, others[i]:item()) end
+    end
+  end)
+
+  it("that was never made died in no scope", function()
+    assert.equal(0, C.moth_died_in(ctx, lib.Handle(4000000, 1)))
+    assert.equal(0, C.moth_alive(ctx, lib.Handle(4000000, 1)))
+    assert.equal(0, C.moth_alive(ctx, lib.Handle(0, 0)))
+    local scope = C.moth_scope_open(ctx)
+    assert.equal(0, C.moth_from_slots(ctx, C.MOTH_F32, shape(1), 1, slots, 1, 0, out))
+    assert.equal(1, C.moth_alive(ctx, out))
+    assert.equal(0, C.moth_scope_close(ctx, scope))
+    assert.equal(0, C.moth_alive(ctx, out))
+    assert.equal(scope, C.moth_died_in(ctx, out))
+  end)
+end)
+
 describe("moth_call raises for", function()
   local x = moth.ones(2, 3)
   refused {
