@@ -114,7 +114,8 @@ describe("the string functions of a sandbox equal Lua's:", function()
       {"", 5}, {"a", 3, ""}},
     byte = {{"abc"}, {"abc", 2}, {"abc", -1}, {"abc", 1, -1}, {"abc", 2, 9}, {"abc", -2, -1}, {"",
       1},
-      {"abc", 3, 2}, {"abc", 1, 0}},
+      {"abc", 3, 2}, {"abc", 1, 0}, {"abc", -9}, {"abc", -3, -3},
+      {"abc", -9, -2}, {"abc", 0}, {"abc", 4}},
     format = {{"%d %s %5.1f|%-4s|%q", 3, "a", 2.25, "b", "c\n"}, {"%%"}, {"%s", nil}, {"%s", true},
       {"%5.2s|", "abc"}, {"%x %X %o %e %g", 255, 255, 8, 1.5, 1e10}, {"%c", 65}, {"%d", "x"},
       {"%s"}, {12}, {nil}, {"%i", 3.0}},
@@ -128,6 +129,8 @@ describe("the string functions of a sandbox equal Lua's:", function()
         local got = outcome(env.string[name], unpack(arguments, 1, 4))
         if wanted[1] == false then
           assert.is_false(got[1], i)
+          local number = wanted[2]:match "^bad argument (#%d+)"
+          if number then assert.is_truthy(got[2]:find(number, 1, true), name .. " " .. i) end
           local kind = wanted[2]:match "%((.-) expected"
           if kind and kind ~= "value" then
             assert.is_truthy(got[2]:find(kind, 1, true) or got[2]:find "expected",
@@ -237,6 +240,8 @@ describe("a sandbox refuses sizes:", function()
     check("byte: too many values; a sandbox allows 2000", env.string.byte, s, 1, 2001)
     check("byte: too many values; a sandbox allows 2000", env.string.byte, s, 1, -1)
     assert.equal(2000, select("#", env.string.byte(s, 1001, -1)))
+    assert.equal(2000, select("#", env.string.byte(s, -2000, -1)))
+    check("byte: too many values; a sandbox allows 2000", env.string.byte, s, -2001, -1)
     assert.equal(2000, select("#", env.string.byte(s, 1001, 9000)))
     assert.is_string(env.os.date(("x"):rep(100)))
     check("date: the format is too long", env.os.date, ("x"):rep(101))

@@ -141,6 +141,18 @@ describe("moth.fit", function()
     assert.near(2, history.mean[1], 1e-6)
   end)
 
+  it("counts the samples of the input, also if the target has another number", function()
+    local counts = {}
+    local net = nn.Linear(2, 1)
+    local loader = data.DataLoader {data.TensorDataset(moth.ones(6, 2)), batch_size = 3,
+      collate_fn = function(list) return moth.stack(list), moth.ones(1) end}
+    moth.fit {net, loader, loss = function(y) return y:mean() end, progress = false,
+      optimizer = optim.SGD(net:parameters(), 0), callbacks = {{on_batch_end = function(_, run)
+        counts[#counts + 1] = run.count
+      end}}}
+    assert.same({3, 6}, counts)
+  end)
+
   it("takes batches of other tables as one sample", function()
     assert.equal(3, measures.samples(moth.ones(3, 2), moth.ones(5)))
     assert.equal(5, measures.samples({}, moth.ones(5)))
