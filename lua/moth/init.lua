@@ -174,9 +174,9 @@ from("moth.help", "help")
 from("moth.tensor.index", "newaxis")
 from("moth.base.settings", "get_default_dtype set_default_dtype get_default_device "
   .. "set_default_device get_num_threads set_num_threads errcode is_tensor is_floating_point "
-  .. "numel typename context token open_token get_float32_matmul_precision "
-  .. "set_float32_matmul_precision use_deterministic_algorithms "
-  .. "are_deterministic_algorithms_enabled")
+  .. "numel typename context get_float32_matmul_precision set_float32_matmul_precision "
+  .. "use_deterministic_algorithms are_deterministic_algorithms_enabled")
+from("moth.tensor.token", "token open_token")
 
 moth.inf, moth.nan, moth.pi, moth.e = math.huge, 0 / 0, math.pi, math.exp(1)
 for name, object in pairs(dtype.by_name) do moth[name] = object end

@@ -1,4 +1,4 @@
---- settings.lua -- settings and small queries: default dtype, threads, is_tensor, tokens.
+--- settings.lua -- settings and small queries: default dtype, threads, is_tensor.
 
 local ffi = require "ffi"
 local class = require "moth.base.class"
@@ -149,30 +149,5 @@ end
 --- The address of this Lua state's `moth_ctx`, as a number. A host with several Lua states stops
 -- one of them from another thread by moth_cancel(ctx, 1); the next op of that state fails.
 function settings.context() return tonumber(ffi.cast("uintptr_t", ctx)) end
-
-local number = ffi.new("uint64_t[1]")
-
---- A string by which another Lua state, also on another thread, opens this tensor. It is valid for
--- one call of moth.open_token. The opened tensor shares the memory and has no history.
-function settings.token(x)
-  if not lib.istensor(x) then
-    errors.refuse("token", "x", "a tensor is needed", x, "E_TYPE")
-  end
-  lib.check(C.moth_token(ctx, x, number), "token", x)
-  return (tostring(number[0]):gsub("ULL$", ""))
-end
-
---- The tensor that a token names.
-function settings.open_token(token)
-  local digits = type(token) == "string" and token:match("^%d+$")
-  if not digits then
-    errors.refuse("open_token", "token", "a token is needed", token, "E_TYPE")
-  end
-  number[0] = 0
-  for digit in digits:gmatch("%d") do number[0] = number[0] * 10 + tonumber(digit) end
-  local h = lib.Handle()
-  local status = C.moth_token_open(ctx, number[0], h)
-  return lib.adopt(h, lib.check(status, "open_token"))
-end
 
 return settings
