@@ -28,12 +28,12 @@ local function op_of(kind, fname)
 end
 
 -- The number of dimensions without the dimension of the pairs; raises if it is below `least`.
-local function dimensions(fname, x, kind, least)
+local function dimensions(fname, x, kind, least, arg)
   local n = x:dim()
   if kind == "r2c" then return n end
   if n < 1 + (least or 1) or x:size(n) ~= 2 then
-    errors.argument(fname, "input", "complex numbers are needed, pairs in a last dimension of 2, "
-      .. "got " .. errors.describe(x) .. (least and "" or "; real signals: moth.fft.rfft"),
+    errors.argument(fname, arg or "input", "complex numbers are needed, pairs in a last dimension "
+      .. "of 2, got " .. errors.describe(x) .. (least and "" or "; real signals: moth.fft.rfft"),
       "E_SHAPE")
   end
   return n - 1
@@ -310,7 +310,7 @@ fft.mul = define {
   args = {Z, {"tensor", "other", "as many, or broadcast"}}, scoped = true,
   run = function(x, y)
     dimensions("mul", x, "c2c", 0)
-    dimensions("mul", y, "c2c", 0)
+    dimensions("mul", y, "c2c", 0, "other")
     mul = mul or bind.as("fft_mul", "mul")
     return mul(x, y)
   end,

@@ -80,7 +80,7 @@ function Generator:set_state(state)
 end
 
 function Generator:__tostring()
-  return "Generator{seed = " .. tostring(self:initial_seed()) .. "}"
+  return ("Generator{seed = %d}"):format(tonumber(self:initial_seed()))
 end
 
 local generators = {Generator = Generator}

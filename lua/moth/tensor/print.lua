@@ -54,8 +54,11 @@ function printing.set_printoptions(settings)
         errors.refuse("set_printoptions", name, "a boolean is needed", value)
       end
     elseif defaults[name] then
-      if type(value) ~= "number" or not (value >= 0) then
-        errors.refuse("set_printoptions", name, "a number from 0 on is needed", value)
+      local digits = name == "precision" -- string.format has at most 99
+      if type(value) ~= "number" or value < 0 or digits and value > 99
+         or value % 1 ~= 0 and (digits or value ~= huge) then
+        errors.refuse("set_printoptions", name, "an integer from 0 " .. (digits and "to 99" or "on")
+          .. " is needed", value)
       end
     else
       errors.raise("set_printoptions has no option '" .. tostring(name) .. "'"
