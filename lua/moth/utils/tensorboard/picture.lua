@@ -48,13 +48,14 @@ picture.pixels = scope.inside(function(x, format, fname)
     errors.argument(fname, "img_tensor", ("%s does not have the dimensions of dataformats '%s'")
       :format(errors.describe(x), format), "E_SHAPE")
   end
+  local given = x
   x = arranged(x:detach():cpu(), format, WANTED[x:dim()], fname)
   if x:dim() == 4 then x = grid(x) end
   if x:dim() == 2 then x = x:unsqueeze(3) end
   local channels = x:size(3)
   if x:numel() == 0 or channels > 4 then
     errors.argument(fname, "img_tensor", ("1 to 4 channels and at least one pixel are needed, got "
-      .. "%s in dataformats '%s'"):format(errors.describe(x), format), "E_SHAPE")
+      .. "%s in dataformats '%s'"):format(errors.describe(given), format), "E_SHAPE")
   end
   if x.dtype ~= moth.uint8 then
     x = moth.nan_to_num(x:float() * 255):clamp(0, 255):to(moth.uint8)

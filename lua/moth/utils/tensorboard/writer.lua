@@ -450,7 +450,9 @@ function SummaryWriter:add_figure(...)
   local list = class.typename(figure) == "Figure" and {figure} or figure
   local images = {}
   for i, one in ipairs(type(list) == "table" and list or {}) do
-    if class.typename(one) ~= "Figure" then break end
+    if class.typename(one) ~= "Figure" then
+      errors.refuse("add_figure", "figure", "a figure of moth.plot is needed", one, "E_TYPE")
+    end
     images[i] = one:image(1)
   end
   if #images == 0 then
