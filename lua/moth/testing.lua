@@ -129,7 +129,7 @@ testing.assert_close = define {
     .. "check_device = false, check_dtype = false, check_stride = true, msg = 'not close'}",
   args = {
     {"any", "actual", "the computed value"},
-    {"any", "expected", "the right value"},
+    {"any", "expected", "the right value", map = true},
     {"float", "rtol", "relative tolerance; needs atol", optional = true},
     {"float", "atol", "absolute tolerance; needs rtol", optional = true},
     {"bool", "equal_nan", "is NaN close to NaN?", default = false},

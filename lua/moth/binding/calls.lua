@@ -203,7 +203,7 @@ end
 -- ---- when a table is a list of arguments ----
 -- The kinds of the parameters decide, not the table's content:
 --   (a) a table with a metatable is never a list of arguments;
---   (b) a value for a parameter of kind map is never one;
+--   (b) a value for a parameter of kind map, or with `map` in its row, is never one;
 --   (c) shape, tensors, modules and params collect: their value is the whole array part. If its
 --       first element is a plain table, that element is the value and the others follow it;
 --   (d) a single plain table is the list of arguments if it has a string key or if the first
@@ -228,7 +228,7 @@ end
 function calls.is_arguments(sig, t, at)
   if type(t) ~= "table" or getmetatable(t) ~= nil then return false end
   local arg = sig.args[at]
-  if arg and arg.row.map then return false end
+  if arg and (arg.row.map or arg.map) then return false end
   local index, named = sig.index, false
   for key in pairs(t) do
     if type(key) == "string" then

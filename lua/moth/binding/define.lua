@@ -14,6 +14,7 @@
 --   numbers   a tensor argument also takes numbers
 --   hint      the end of the message when the argument is missing
 --   single    a number that also comes as a 0-d tensor
+--   map       a table with names in its position is its value
 --   bounds    {least, most} of a number, or of each number in a list; with open = true it is above
 --             the least
 --   choices   of an enum: list of names, the first being the default unless `required`
@@ -65,7 +66,7 @@ local function read_arg(name, row)
   local arg = {name = row[2], kind = kind, row = found, doc = row[3] or "",
                optional = optional or row.optional or false, default = row.default,
                hint = row.hint, same = row.same, bounds = row.bounds,
-               single = row.single}
+               single = row.single, map = row.map}
   if row.choices then read_choices(arg, row) end
   arg.required = not arg.optional and arg.default == nil and not arg.same
   if arg.choices and arg.kind == "enum" then arg.fallback = concat(arg.choices, "|")
