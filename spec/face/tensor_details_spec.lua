@@ -81,7 +81,7 @@ describe("a printed tensor", function()
     assert.is_nil(body(moth.arange(1001)):find("...", 1, true))
     moth.set_printoptions {profile = "default"}
     assert.is_truthy(body(moth.arange(1001)):find("...", 1, true))
-    for name, wanted in pairs {precision = "a number from 0 on is needed, got a string ('a')",
+    for name, wanted in pairs {precision = "an integer from 0 to 99 is needed",
       sci_mode = "a boolean is needed", profile = "default, short or full is needed"} do
       fails("bad argument '" .. name .. "' to 'set_printoptions' (" .. wanted,
         moth.set_printoptions, {[name] = "a"})
