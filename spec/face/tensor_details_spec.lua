@@ -86,7 +86,7 @@ describe("a printed tensor", function()
       fails("bad argument '" .. name .. "' to 'set_printoptions' (" .. wanted,
         moth.set_printoptions, {[name] = "a"})
     end
-    fails("a number from 0 on is needed, got nan", moth.set_printoptions, {linewidth = 0 / 0})
+    fails("an integer from 0 on is needed, got nan", moth.set_printoptions, {linewidth = 0 / 0})
   end)
 end)
 
