@@ -14,7 +14,7 @@ local define = require "moth.binding.define"
 local errors = require "moth.error"
 local ffi = require "ffi"
 local groups = require "moth.distributed.group"
-local join = require "moth.distributed.join"
+local rendezvous = require "moth.distributed.rendezvous"
 local lazy = require "moth.base.lazy"
 local lib = require "moth.binding.lib"
 
@@ -70,15 +70,15 @@ dist.init_process_group = define {
     if groups.get() then
       errors.raise("init_process_group: this process is in a process group already", "E_STATE")
     end
-    local gpu = backend == "nccl" and join.gpu(device_id) or nil
-    local rank, size, mpi = join.processes(backend, timeout, library)
+    local gpu = backend == "nccl" and rendezvous.gpu(device_id) or nil
+    local rank, size, mpi = rendezvous.processes(backend, timeout, library)
     local ranks = {}
     for i = 1, size do ranks[i] = i - 1 end
     groups.set {rank = rank, size = size, backend = backend, timeout = timeout, mpi = mpi,
       device = gpu, world = groups.new(0, ranks)}
     lib.anchor.finish = dist.finish
     if mpi then check_size(size) end
-    if gpu then join.connect("init_process_group", groups.get().world) end
+    if gpu then rendezvous.connect("init_process_group", groups.get().world) end
   end,
 }
 
@@ -110,7 +110,7 @@ function dist.is_available() return C.moth_mpi_found(ctx) ~= 0 end
 dist.is_mpi_available = dist.is_available
 
 --- Is there a GPU, and NCCL?
-function dist.is_nccl_available() return join.has_nccl() end
+function dist.is_nccl_available() return rendezvous.has_nccl() end
 
 --- Is this process in a process group?
 function dist.is_initialized() return groups.get() ~= nil end
@@ -213,7 +213,7 @@ dist.new_group = define {
     local made = ffi.new "int32_t[1]"
     lib.check(C.moth_group_new(ctx, list, #ranks, made), "new_group", "ranks")
     local group = groups.new(made[0], copy)
-    if s.device then join.connect("new_group", group) end
+    if s.device then rendezvous.connect("new_group", group) end
     return group
   end,
 }

@@ -1,6 +1,6 @@
---- join.lua -- how init_process_group joins the processes: by MPI, or by the variables of torchrun
--- (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); and with backend "nccl", the GPU of this process
--- and the connections of groups.
+--- rendezvous.lua -- how init_process_group joins the processes: by MPI, or by the variables of
+-- torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); and with backend "nccl", the GPU of this
+-- process and the connections of groups.
 
 local device = require "moth.tensor.device"
 local errors = require "moth.error"
@@ -11,7 +11,7 @@ local lib = require "moth.binding.lib"
 local C, ctx = lib.C, lib.ctx
 local ops = lib.anchor.moth
 
-local join = {}
+local rendezvous = {}
 
 local ID = 128 -- bytes
 
@@ -48,7 +48,7 @@ local function by_tcp(rank, size, timeout)
 end
 
 --- Joins the processes. @return the rank, the number of processes, and whether MPI is open
-function join.processes(backend, timeout, library)
+function rendezvous.processes(backend, timeout, library)
   local rank, size = torchrun()
   if backend == "nccl" then
     if rank then return by_tcp(rank, size, timeout) end
@@ -66,7 +66,7 @@ end
 --- The core's number of the GPU that this process uses: the one that was given, that of
 -- moth.cuda.set_device, or the one with the local rank, which becomes the current one. An error
 -- without a GPU or without NCCL.
-function join.gpu(given)
+function rendezvous.gpu(given)
   local count = lib.check(C.moth_device_count(ctx), "init_process_group")
   if count == 0 then
     errors.raise("init_process_group: backend \"nccl\" needs a GPU, and there is none; use "
@@ -83,13 +83,13 @@ function join.gpu(given)
 end
 
 --- Is there a GPU, and NCCL?
-function join.has_nccl()
+function rendezvous.has_nccl()
   return device.gpus() > 0 and C.moth_nccl_id(ctx, lib.array("uint8_t", ID)) == 0
 end
 
 --- Connects the members of a new group for tensors of GPUs. With MPI the members call it, without
 -- MPI all processes.
-function join.connect(fname, group)
+function rendezvous.connect(fname, group)
   local s = groups.get()
   local member, first = group.place[s.rank] ~= nil, group.ranks[1]
   local x = ops.empty({ID}, {dtype = ops.uint8})
@@ -105,4 +105,4 @@ function join.connect(fname, group)
   end
 end
 
-return join
+return rendezvous
