@@ -227,6 +227,61 @@ describe("a handle", function()
   end)
 end)
 
+describe("a scope", function()
+  local function made()
+    assert.equal(0, C.moth_from_slots(ctx, C.MOTH_F32, shape(1), 1, slots, 1, 0, out))
+    return lib.Handle(out._slot, out._gen)
+  end
+  local function alive(h) return C.moth_alive(ctx, h) == 1 end
+
+  it("ends with the scopes inside it, each with its own number", function()
+    local a = C.moth_scope_open(ctx)
+    local x = made()
+    local b = C.moth_scope_open(ctx)
+    local y, c = made(), C.moth_scope_open(ctx)
+    local z = made()
+    assert.is_true(a ~= b and b ~= c and a ~= c)
+    assert.equal(0, C.moth_keep(ctx, z)) -- to b
+    assert.equal(0, C.moth_keep(ctx, x)) -- it is in an outer scope already
+    assert.equal(0, C.moth_scope_close(ctx, c))
+    assert.is_true(alive(z))
+    assert.equal(C.MOTH_E_STATE, C.moth_scope_close(ctx, c))
+    local last = C.moth_scope_open(ctx)
+    assert.equal(0, C.moth_scope_close(ctx, b))
+    assert.same({true, false, false}, {alive(x), alive(y), alive(z)})
+    assert.equal(C.MOTH_E_STATE, C.moth_scope_close(ctx, last))
+    assert.equal(C.MOTH_E_STATE, C.moth_keep(ctx, z))
+    assert.equal(C.MOTH_E_STATE, C.moth_keep_always(ctx, z))
+    assert.equal(0, C.moth_keep_always(ctx, x))
+    assert.equal(0, C.moth_scope_close(ctx, a))
+    assert.is_true(alive(x))
+    assert.equal(0, C.moth_free(ctx, x))
+  end)
+
+  it("frees the handles of tensors that graphs and views use", function()
+    local x, y, view = moth.ones(2, {requires_grad = true}), nil, nil
+    local total = moth.scope(function()
+      y = x * 2
+      view = y:view(2, 1)
+      return (y * view:view(2)):sum()
+    end)
+    assert.same({false, false, true}, {alive(y), alive(view), alive(total)})
+    total:backward()
+    assert.same({8, 8}, x.grad:tolist())
+  end)
+
+  it("takes no memory for itself after the first ones", function()
+    local function many()
+      for _ = 1, 500 do
+        local a, b = C.moth_scope_open(ctx), C.moth_scope_open(ctx)
+        if C.moth_scope_close(ctx, b) < 0 or C.moth_scope_close(ctx, a) < 0 then error "close" end
+      end
+    end
+    many()
+    assert.equal(0, require("spec.support.leaks").blocks(many))
+  end)
+end)
+
 describe("moth_call raises for", function()
   local x = moth.ones(2, 3)
   refused {
