@@ -39,7 +39,7 @@ function draw.beta(generator, alpha)
   if alpha == 1 then return draw.uniform(generator, 0, 1) end
   local shape = require("moth").tensor({alpha, alpha}, {dtype = dtype.by_name.float64})
   local a, b = unpack(ops.standard_gamma(shape, generator):tolist())
-  if a + b == 0 then return draw.integer(generator, 0, 2) end -- below the smallest f64
+  if a == b then return draw.integer(generator, 0, 2) end -- both are the smallest f64
   return a / (a + b)
 end
 
