@@ -1,150 +1,196 @@
---- The bounds of arguments are those of spec/names/bounds.txt, and hold: a value at a bound is
--- accepted, a value beyond it raises. Defaults that PyTorch's list (defaults.txt) lacks are those
--- of spec/names/own_defaults.txt.
+-- The bounds of arguments: the last accepted value on each side works, the next one raises and the
+-- message names the argument.
 
 local moth = require "moth"
-local bind = require "moth.binding.bind"
-local define = require "moth.binding.define"
 
-local FOLDER = "spec/names/"
+local F, linalg = moth.nn.functional, moth.linalg
+local INF, NAN = 1 / 0, 0 / 0
+local x, v, square, image = moth.randn(2, 6), moth.rand(6), moth.eye(3), moth.randn(1, 4, 6, 6)
+local volume = moth.randn(1, 2, 4, 4, 4)
 
-local function signature_of(value)
-  if type(value) == "function" then return bind.signature(value) end
-  if type(value) ~= "table" then return nil end
-  local own = rawget(value, "signature")
-  if own then return bind.signature(own) end
-  local ok, found = pcall(bind.signature, value)
-  return ok and found or nil
-end
+local function int(...) return moth.tensor({...}, {dtype = moth.int64}) end
 
-local function names_of(space)
-  local names, meta = {}, getmetatable(space)
-  for name in pairs(space) do
-    if type(name) == "string" and name:sub(1, 1) ~= "_" then names[name] = true end
-  end
-  if type(meta) == "table" and meta.__names then
-    for _, name in ipairs(meta.__names(space)) do names[name] = true end
-  end
-  local list = {} -- sorted: a namespace with two names is visited under the first
-  for name in pairs(names) do list[#list + 1] = name end
-  table.sort(list)
-  return list
-end
+-- {function, the argument's name, f(value), accepted values, refused values}
+local ROWS = {
+  {"hardtanh", "min_val", function(k) return F.hardtanh(x, -1, k) end, {-1, 0, INF}, {-1.01, NAN}},
+  {"softshrink", "lambd", function(k) return F.softshrink(x, k) end, {0, 0.5}, {-0.01, NAN}},
+  {"hardshrink", nil, function(k) return F.hardshrink(x, k) end, {0, 0.5}, {}},
+  {"celu", "alpha", function(k) return F.celu(x, k) end, {1e-3, -1, 2}, {0}},
+  {"smooth_l1_loss", "beta", function(k) return F.smooth_l1_loss(x, x + 1, {beta = k}) end,
+    {0, 0.5}, {-0.01, NAN}},
+  {"huber_loss", "delta", function(k) return F.huber_loss(x, x + 1, {delta = k}) end, {1e-3, 2},
+    {0, -1, NAN}},
+  {"isclose", "rtol", function(k) return moth.isclose(x, x, {rtol = k}) end, {0, 1}, {-1e-9, NAN}},
+  {"isclose", "atol", function(k) return moth.isclose(x, x, {atol = k}) end, {0, 1}, {-1e-9, NAN}},
+  {"dropout", "p", function(k) return F.dropout(x, k) end, {0, 0.5, 1}, {-0.01, 1.01, NAN}},
+  {"dropout2d", "p", function(k) return F.dropout2d(image, k) end, {0, 1}, {-0.01, 1.01, NAN}},
+  {"alpha_dropout", "p", function(k) return F.alpha_dropout(x, k) end, {0, 0.9}, {-0.01, 1.01,
+    NAN}},
+  {"bernoulli_", "p", function(k) return moth.zeros(9):bernoulli_(k) end, {0, 0.5, 1},
+    {-0.01, 1.01, NAN}},
+  {"bernoulli", "input", function(k) return moth.bernoulli(moth.full({3}, k)) end, {0, 0.5, 1},
+    {-0.01, 1.01, NAN}},
+  {"scaled_dot_product_attention", "dropout_p", function(k)
+    local q = moth.randn(1, 2, 3, 4)
+    return F.scaled_dot_product_attention(q, q, q, {dropout_p = k})
+  end, {0, 0.5, 1}, {-0.01, 1.01, NAN}},
+  {"cross_entropy", "label_smoothing", function(k)
+    return F.cross_entropy(x, int(1, 2), {label_smoothing = k})
+  end, {0, 0.5, 1}, {-0.01, 1.01, NAN}},
+  {"cross_entropy", "label_smoothing", function(k)
+    return F.cross_entropy(x, x:softmax(2), {label_smoothing = k})
+  end, {0, 0.5, 1}, {-0.01, 1.01, NAN}},
+  {"cross_entropy", "target", function(k) return F.cross_entropy(x, int(1, k)) end, {1, 6},
+    {0, 7, -1}},
+  {"nll_loss", "target", function(k) return F.nll_loss(x, int(1, k)) end, {1, 6}, {0, 7, -1}},
+  {"multi_margin_loss", nil, function(k) return F.multi_margin_loss(x, int(1, k)) end, {1, 6},
+    {0, 7}},
+  {"layer_norm", "eps", function(k) return F.layer_norm(x, {6}, {eps = k}) end, {0, 1}, {-1e-9,
+    NAN}},
+  {"group_norm", "eps", function(k) return F.group_norm(image, 2, {eps = k}) end, {0, 1},
+    {-1e-9, NAN}},
+  {"group_norm", "num_groups", function(k) return F.group_norm(image, k) end, {1, 2, 4}, {0, 3, 5}},
+  {"rms_norm", "eps", function(k) return F.rms_norm(x, {6}, {eps = k}) end, {0, 1}, {-1e-9, NAN}},
+  {"uniform_", "to", function(k) return moth.zeros(9):uniform_(2, k) end, {2, 3}, {1.99, INF, NAN}},
+  {"normal_", "std", function(k) return moth.zeros(9):normal_(0, k) end, {0, 1}, {-1e-9, NAN}},
+  {"exponential_", "lambd", function(k) return moth.zeros(9):exponential_(k) end, {1e-3, 1},
+    {0, -1, NAN}},
+  {"geometric_", "p", function(k) return moth.zeros(9):geometric_(k) end, {1e-3, 0.999},
+    {0, 1, -1, NAN}},
+  {"randint", "high", function(k) return moth.randint(3, k, {5}) end, {4, 9}, {3, 2}},
+  {"randint", "dtype", function(k) return moth.randint(0, k, {5}, {dtype = moth.uint8}) end, {256},
+    {257}},
+  {"randint", "dtype", function(k) return moth.randint(k, 1, {5}, {dtype = moth.int8}) end, {-128},
+    {-129}},
+  {"randint_like", "high", function(k) return moth.randint_like(x, 3, k) end, {4, 9}, {3, 2}},
+  {"randperm", "n", function(k) return moth.randperm(k) end, {0, 1, 5}, {-1}},
+  {"multinomial", "num_samples", function(k) return moth.multinomial(v, k) end, {1, 6}, {0, 7, -1}},
+  {"multinomial", "num_samples", function(k) return moth.multinomial(v, k, true) end, {1, 7}, {0}},
+  {"multinomial", "input", function(k) return moth.multinomial(moth.tensor {1, k, 2}, 1) end, {0,
+    3},
+    {-0.1, INF, NAN}},
+  {"arange", "step", function(k) return moth.arange(0, 5, k) end, {1, 0.1}, {0}},
+  {"linspace", "steps", function(k) return moth.linspace(0, 1, k) end, {0, 1, 5}, {-1}},
+  {"histc", "bins", function(k) return moth.histc(x, {bins = k}) end, {1, 5}, {0, -1}},
+  {"histc", "max", function(k) return moth.histc(x, {min = 2, max = k}) end, {2, 3}, {1.99, INF,
+    NAN}},
+  {"bincount", "minlength", function(k) return moth.bincount(int(1, 2), {minlength = k}) end, {0,
+    9},
+    {-1}},
+  {"bincount", "input", function(k) return moth.bincount(int(1, k)) end, {0, 5}, {-1}},
+  {"one_hot", "input", function(k) return F.one_hot(int(1, 3), k) end, {3, 9}, {2}},
+  {"one_hot", "num_classes", function(k) return F.one_hot(int(1, 1), k) end, {1, 9}, {0, -2}},
+  {"topk", "k", function(k) return x:topk(k) end, {0, 1, 6}, {-1, 7}},
+  {"kthvalue", "k", function(k) return x:kthvalue(k) end, {1, 6}, {0, 7}},
+  {"quantile", "q", function(k) return x:quantile(k) end, {0, 0.5, 1}, {-0.01, 1.01, NAN}},
+  {"unfold", nil, function(k) return x:unfold(2, k, 1) end, {1, 6}, {7, -1}},
+  {"unfold", "step", function(k) return x:unfold(2, 3, k) end, {1, 6}, {0, -1}},
+  {"narrow", "start", function(k) return x:narrow(2, k, 1) end, {1, 6, -1, -6}, {0, 8, -7}},
+  {"narrow", "length", function(k) return x:narrow(2, 3, k) end, {0, 1, 4}, {-1, 5}},
+  {"select", "index", function(k) return x:select(2, k) end, {1, 6, -1, -6}, {0, 7, -7}},
+  {"split", "split_size", function(k) return x:split(k, 2) end, {1, 6, 9}, {0, -1}},
+  {"chunk", "chunks", function(k) return x:chunk(k, 2) end, {1, 6, 9}, {0, -1}},
+  {"sum", "dim", function(k) return x:sum(k) end, {1, 2, -1, -2}, {0, 3, -3}},
+  {"softmax", "dim", function(k) return x:softmax(k) end, {1, 2, -1, -2}, {0, 3, -3}},
+  {"cat", "dim", function(k) return moth.cat({x, x}, k) end, {1, 2, -1, -2}, {0, 3, -3}},
+  {"stack", "dim", function(k) return moth.stack({x, x}, k) end, {1, 3, -1, -3}, {0, 4, -4}},
+  {"unsqueeze", "dim", function(k) return x:unsqueeze(k) end, {1, 3, -1, -3}, {0, 4, -4}},
+  {"flatten", nil, function(k) return image:flatten(2, k) end, {2, 4, -1}, {1, 5, 0}},
+  {"repeat_interleave", "repeats", function(k) return x:repeat_interleave(k) end, {0, 1, 3}, {-1}},
+  {"gather", "index", function(k) return x:gather(2, int(k):view(1, 1)) end, {1, 6}, {0, 7}},
+  {"scatter", "index", function(k) return x:scatter(2, int(k):view(1, 1), 5) end, {1, 6}, {0, 7}},
+  {"index_select", "index", function(k) return x:index_select(2, int(k)) end, {1, 6}, {0, 7}},
+  {"index_add", "index", function(k) return x:index_add(2, int(k), moth.ones(2, 1)) end, {1, 6},
+    {0, 7}},
+  {"take", "index", function(k) return x:take(int(k)) end, {1, 12}, {0, 13}},
+  {"embedding", "input", function(k) return F.embedding(int(k), x) end, {1, 2}, {0, 3}},
+  {"embedding", "padding_idx", function(k) return F.embedding(int(1), x, {padding_idx = k}) end,
+    {1, 2, -1, -2}, {0, 3, -3}},
+  {"conv2d", "groups", function(k) return F.conv2d(image, moth.randn(4, 4 / math.max(k, 1), 1, 1),
+    {groups = k}) end, {1, 2, 4}, {0, -1}},
+  {"conv2d", "stride", function(k) return F.conv2d(image, moth.randn(2, 4, 3, 3), {stride = k}) end,
+    {1, 9}, {0, -1}},
+  {"conv2d", "dilation", function(k) return F.conv2d(image, moth.randn(2, 4, 2, 2),
+    {dilation = k}) end,
+    {1, 5}, {0, -1}},
+  {"conv2d", "padding", function(k) return F.conv2d(image, moth.randn(2, 4, 2, 2),
+    {padding = k}) end,
+    {0, 5}, {-1}},
+  {"conv2d", nil, function(k) return F.conv2d(image, moth.randn(2, 4, k, k)) end, {1, 6}, {7}},
+  {"conv_transpose2d", "output_padding", function(k)
+    return F.conv_transpose2d(image, moth.randn(4, 2, 3, 3), {stride = 3, dilation = 2,
+      output_padding = k})
+  end, {0, 2}, {-1, 3}},
+  {"max_pool2d", "padding", function(k) return F.max_pool2d(image, 4, {padding = k}) end, {0, 2},
+    {3, -1}},
+  {"avg_pool2d", "padding", function(k) return F.avg_pool2d(image, 5, {padding = k}) end, {0, 2},
+    {3, -1}},
+  {"max_pool3d", "padding", function(k) return F.max_pool3d(volume, 3, {padding = k}) end, {0, 1},
+    {2, -1}},
+  {"avg_pool3d", "padding", function(k) return F.avg_pool3d(volume, 2, {padding = k}) end, {0, 1},
+    {2, -1}},
+  {"max_pool2d", "kernel_size", function(k) return F.max_pool2d(image, k) end, {1, 6}, {0, -1}},
+  {"max_pool2d", "stride", function(k) return F.max_pool2d(image, 2, {stride = k}) end, {1, 7},
+    {0, -1}},
+  {"avg_pool2d", "divisor_override", function(k)
+    return F.avg_pool2d(image, 2, {divisor_override = k})
+  end, {1, 7, -3}, {0}},
+  {"adaptive_avg_pool2d", "output_size", function(k) return F.adaptive_avg_pool2d(image, k) end,
+    {0, 1, 9}, {-1}},
+  {"adaptive_max_pool2d", "output_size", function(k) return F.adaptive_max_pool2d(image, k) end,
+    {1, 9}, {-1}},
+  {"pad", nil, function(k) return F.pad(image, {k, 0}, {mode = "reflect"}) end, {0, 5}, {6}},
+  {"pad", nil, function(k) return F.pad(image, {k, 0}, {mode = "circular"}) end, {0, 6}, {7}},
+  {"pad", nil, function(k) return F.pad(image, {k, 0}) end, {-6, 0, 7}, {-7}},
+  {"pixel_shuffle", "upscale_factor", function(k) return F.pixel_shuffle(image, k) end, {1, 2},
+    {0, -1}},
+  {"pixel_unshuffle", "downscale_factor", function(k) return F.pixel_unshuffle(image, k) end, {1,
+    2, 3},
+    {0, -1}},
+  {"interpolate", "scale_factor", function(k) return F.interpolate(image, {scale_factor = k}) end,
+    {0.5, 3}, {0, -1, NAN}},
+  {"interpolate", "size", function(k) return F.interpolate(image, {size = k}) end, {1, 9}, {0, -1}},
+  {"cdist", "p", function(k) return moth.cdist(x, x, {p = k}) end, {0, 0.5, INF}, {-1, NAN}},
+  {"pdist", "p", function(k) return F.pdist(x, {p = k}) end, {0, 0.5, INF}, {-1, NAN}},
+  {"vector_norm", nil, function(k) return linalg.vector_norm(x, k) end, {0, -1, INF, -INF}, {NAN}},
+  {"matrix_power", nil, function(k) return linalg.matrix_power(square, k) end, {-2, 0, 3}, {}},
+  {"pow", "exponent", function(k) return int(2, 3):pow(k) end, {0, 3}, {-1}},
+  {"polygamma", "n", function(k) return moth.polygamma(k, v) end, {0, 3}, {-1}},
+  {"as_strided", nil, function(k) return x:as_strided({2, 2}, {1, 1}, k) end, {0, 9}, {-1, 10}},
+  {"tril_indices", "row", function(k) return moth.tril_indices(k, 3) end, {0, 3}, {-1}},
+  {"eye", "n", function(k) return moth.eye(k) end, {0, 3}, {-1}},
+  {"repeat", nil, function(k) return x["repeat"](x, 1, k) end, {0, 2}, {-1}},
+  {"diagonal", "offset", function(k) return x:diagonal(k) end, {-2, 0, 6}, {}},
+  {"tile", nil, function(k) return x:tile(k) end, {0, 2}, {-1}},
+  {"channel_shuffle", "groups", function(k) return F.channel_shuffle(image, k) end, {1, 2, 4}, {0,
+    3}},
+  {"clip_grad_norm", "norm_type", function(k)
+    local p = moth.ones(3):requires_grad_()
+    p:sum():backward()
+    return moth.nn.utils.clip_grad_norm_({p}, 1, {norm_type = k})
+  end, {0, 1, 2, INF}, {NAN}},
+  {"rot90", nil, function(k) return moth.rot90(x, 1, {1, k}) end, {2, -1}, {1, -2, 3}},
+  {"transpose", nil, function(k) return x:transpose(1, k) end, {1, 2, -2}, {0, 3, -3}},
+  {"unflatten", nil, function(k) return x:unflatten(2, {2, k}) end, {3, -1}, {2, 4, 0}},
+}
 
-local function read(space, name) return space[name] end
-
--- Calls visit(path, arg) for each argument in a namespace and in the namespaces within it.
-local function each_argument(path, space, visit, depth, seen)
-  if seen[space] then return end
-  seen[space] = true
-  for _, name in ipairs(names_of(space)) do
-    local ok, value = pcall(read, space, name)
-    local signature = ok and signature_of(value)
-    for _, arg in ipairs(signature and signature.args or {}) do visit(path .. "." .. name, arg) end
-    local meta = ok and type(value) == "table" and getmetatable(value)
-    if depth > 0 and type(meta) == "table" and meta.__names then
-      each_argument(path .. "." .. name, value, visit, depth - 1, seen)
-    end
-  end
-end
-
--- The rows of text that `row` makes of the arguments.
-local function rows_of(row)
-  local rows = {}
-  each_argument("moth", moth, function(path, arg)
-    local text = row(path, arg)
-    if text then rows[text] = true end
-  end, 3, {})
-  return rows
-end
-
-local function compare(file, found)
-  local wrong = {}
-  for line in io.lines(FOLDER .. file) do
-    if line:sub(1, 1) ~= "#" then
-      if not found[line] then wrong[#wrong + 1] = "not found: " .. line end
-      found[line] = nil
-    end
-  end
-  for line in pairs(found) do wrong[#wrong + 1] = "not in the list: " .. line end
-  table.sort(wrong)
-  assert(#wrong == 0, "\n" .. table.concat(wrong, "\n"))
-end
-
--- The arguments whose defaults defaults_spec.lua compares with PyTorch's.
-local function compared()
-  local set = {}
-  for line in io.lines(FOLDER .. "defaults.txt") do
-    local space, name, rest = line:match "^(torch[%w_.]*) ([%w_]+) (.*)$"
-    local place = space and space:gsub("^torchvision%.transforms%.v2", "moth.transforms")
-      :gsub("^torchvision", "moth"):gsub("^torch", "moth")
-    for arg in (rest or ""):gmatch "([%w_]+)=" do set[place .. "." .. name .. " " .. arg] = true end
-  end
-  return set
-end
-
-local function text_of(value)
-  if type(value) ~= "table" then
-    return type(value) == "string" and '"' .. value .. '"' or tostring(value)
-  end
-  local list = {}
-  for i, item in ipairs(value) do list[i] = text_of(item) end
-  return "{" .. table.concat(list, ",") .. "}"
-end
-
-local function default_of(arg)
-  local value = arg.default
-  if value == nil then value = arg.first end
-  if value == nil and arg.choices and not arg.optional and not arg.required then
-    value = arg.choices[1]
-  end
-  return value
-end
-
-describe("the defaults of arguments that PyTorch's list lacks", function()
-  it("are those of the list", function()
-    local known = compared()
-    compare("own_defaults.txt", rows_of(function(path, arg)
-      local value = default_of(arg)
-      if value == nil or known[path .. " " .. arg.name] then return nil end
-      if path == "moth.data.mnist" and arg.name == "folder" then return nil end
-      return ("%s %s %s"):format(path, arg.name, text_of(value))
-    end))
-  end)
-end)
-
-describe("the bounds of arguments", function()
-  it("are those of the list", function()
-    compare("bounds.txt", rows_of(function(path, arg)
-      local bounds = arg.bounds
-      return bounds and ("%s %s %s %s%s"):format(path, arg.name, bounds[1], bounds[2] or "-",
-        bounds.open and " above" or "")
-    end))
-  end)
-
-  it("include their ends, except the least one if it is open", function()
-    local parse = define.signature("f", {
-      {"int", "a", "", default = 1, bounds = {1}}, {"float", "b", "", default = 1, bounds = {0, 1}},
-      {"float", "c", "", default = 1, bounds = {0, open = true}},
-      {"float", "d", "", default = 1, bounds = {0, 1, open = true}},
-      {"ints", "e", "", default = 2, bounds = {2, 3}},
-    })
-    local rows = {
-      {"a", {1, 2 ^ 40}, {0, -1}, "from 1 on is needed"},
-      {"b", {0, 0.5, 1}, {-1e-9, 1 + 1e-9, 0 / 0}, "from 0 to 1 is needed"},
-      {"c", {1e-300, 1e300}, {0, -1, 0 / 0}, "above 0 is needed"},
-      {"d", {1e-300, 1}, {0, 1 + 1e-9}, "is needed"},
-      {"e", {2, 3, {2, 3}}, {1, 4, {2, 4}, {1, 2}}, "from 2 to 3"},
-    }
-    for _, row in ipairs(rows) do
-      for _, value in ipairs(row[2]) do parse {[row[1]] = value} end
-      for _, value in ipairs(row[3]) do
-        local ok, problem = pcall(parse, {[row[1]] = value})
-        assert(not ok, row[1])
-        local wanted = ("bad argument '%s' to 'f'"):format(row[1])
-        assert(tostring(problem):find(wanted, 1, true), problem)
-        assert(tostring(problem):find(row[4], 1, true), problem)
+for i, row in ipairs(ROWS) do
+  local name, argument, f, good, bad = unpack(row)
+  describe(("%s (%s, row %d)"):format(name, argument or "a size", i), function()
+    it("accepts its last values and refuses the next ones", function()
+      for _, value in ipairs(good) do
+        local ok, problem = pcall(f, value)
+        if not ok then error(("%g was refused: %s"):format(value, problem), 0) end
       end
-    end
+      for _, value in ipairs(bad) do
+        local ok, problem = pcall(f, value)
+        problem = tostring(problem)
+        if ok then error(("%g was accepted"):format(value), 0) end
+        if argument and not problem:find("bad argument '" .. argument .. "'", 1, true) then
+          error(("%g: the message does not name %s: %s"):format(value, argument, problem), 0)
+        end
+        assert.is_truthy(moth.errcode())
+      end
+    end)
   end)
-end)
+end

@@ -235,6 +235,12 @@ claims("indexing", {
   {"embedding_bag, mean", function(w, i) return F.embedding_bag(i, w, {mode = "mean",
     padding_idx = 2}) end,
     function() return {r(9, 17), ints(9, 4, 5)} end},
+  {"embedding_bag of one number", function(w, i) return F.embedding_bag(i, w, {mode = "sum"}) end,
+    function() return {r(9, 1), ints(9, 1, 5)} end},
+  {"embedding_bag with offsets", function(w, i, p)
+    return F.embedding_bag(i, w, {offsets = moth.tensor({0, 3, 3, 4}, {dtype = moth.int64}),
+      mode = "sum", per_sample_weights = p})
+  end, function() return {r(9, 17), ints(9, 12), r(12)} end},
   {"embedding_bag, max", function(w, i) return F.embedding_bag(i, w, {mode = "max"}) end,
     function() return {apart(9, 17), ints(9, 4, 5)} end},
   {"tril", function(x) return x:tril(-1) end, function() return {r(2, 17, 9)} end},
