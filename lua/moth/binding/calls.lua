@@ -73,7 +73,7 @@ end
 
 --- Returns true if a value may be a list: a table; a plain one must have no gaps.
 function calls.is_row(v)
-  return type(v) == "table" and not (lib.is_plain(v) and calls.gap(v))
+  return type(v) == "table" and v ~= lib.none and not (lib.is_plain(v) and calls.gap(v))
 end
 
 local function put_int(buffer, j, x)

@@ -149,7 +149,7 @@ local function in_row(fn, sig)
   if not row or (row.name ~= "modules" and row.name ~= "tensors") then return fn end
   return function(first, second, ...)
     local plain = lib.is_plain(first)
-    if first == nil or plain then return fn(first, second, ...) end
+    if first == nil or plain or rawequal(first, lib.none) then return fn(first, second, ...) end
     local list = {first, second, ...}
     local last = list[#list]
     if not lib.is_plain(last) or type(next(last)) ~= "string" then return fn(list) end

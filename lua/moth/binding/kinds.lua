@@ -50,7 +50,7 @@ add("index", {
   table = true,
   prepare = "T.to_index(sig, $i, $v)",
   store = "s[$k].handle = $v",
-  check = 'if not istype(Handle, $v) and type($v) ~= "table" then T.bad(sig, $i, $v) end',
+  check = "if not istype(Handle, $v) and not is_list($v) then T.bad(sig, $i, $v) end",
 })
 add("tensors", {
   need = "a list of tensors is needed",
@@ -65,7 +65,7 @@ add("indices", {
   table = true, collects = true, buffer = "handles",
   prepare = "T.to_indices(sig, $i, $v)",
   store = list.tensors.store,
-  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end',
+  check = "if not is_list($v) then T.bad(sig, $i, $v) end",
 })
 add("generator", {
   need = "a moth.Generator is needed",
@@ -246,7 +246,7 @@ add("string", {need = "a string is needed",
 add("function", {need = "a function is needed",
   check = "if not T.is_callable($v) then T.bad(sig, $i, $v) end"})
 add("map", {need = "a table is needed", table = true, map = true,
-  check = 'if type($v) ~= "table" then T.bad(sig, $i, $v) end'})
+  check = 'if type($v) ~= "table" or $v == none then T.bad(sig, $i, $v) end'})
 add("data", {need = "numbers, booleans, tensors or nested lists of them are needed",
   table = true, collects = true,
   check = "if not T.is_data($v) then T.bad(sig, $i, $v) end"})
