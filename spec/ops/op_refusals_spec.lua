@@ -2,6 +2,7 @@
 -- each, so that a wrong condition, argument, number or order of two values fails.
 
 local moth = require "moth"
+local registry = require "spec.support.registry"
 
 local ops = require("moth.binding.bind").ops
 local F, T, R = moth.nn.functional, moth.tensor, moth.rand
@@ -685,6 +686,73 @@ describe("scaled_dot_product_attention", function()
       local ok, problem = pcall(F.scaled_dot_product_attention, x, x, x)
       assert.is_false(ok)
       assert.is_truthy(tostring(problem):find("'query'", 1, true))
+    end
+  end)
+end)
+
+-- The message for a dtype that an op does not accept names that dtype and those that it accepts. A
+-- cast is suggested if only floats are accepted.
+describe("a dtype that an op does not accept", function()
+  local SHORT = {bool = "bool", uint8 = "u8", int8 = "i8", int16 = "i16", int32 = "i32",
+    int64 = "i64", float16 = "f16", bfloat16 = "bf16", float32 = "f32", float64 = "f64"}
+
+  local function message(op, dtype)
+    local arguments = registry.map(op.examples[1].arguments(), function(x)
+      return registry.isfloat(x) and x:to(moth[dtype]) or x
+    end)
+    local ok, problem = pcall(op.fn, unpack(arguments, 1, arguments.n))
+    return not ok and tostring(problem):match "%((%w+ is not supported here.*)%)$"
+  end
+
+  it("is named, with the accepted ones", function()
+    local count = 0
+    for _, op in ipairs(registry.ops()) do
+      for dtype, name in pairs(op.examples[1] and SHORT or {}) do
+        local text = message(op, dtype)
+        if text then
+          count = count + 1
+          assert.is_true(not op.name:find "^sub_?$" or name ~= "bool" or text:find "xor" ~= nil)
+          local got, list, rest = text:match "^(%w+) is not supported here, wanted ([%w|]+)(.*)$"
+          if not got then
+            assert.equal("bool is not supported here; use logical_xor or logical_not, or convert "
+              .. "it with :to()", text)
+            assert.is_truthy(op.name == "sub" or op.name == "neg" or op.derived, op.name)
+            got, list, rest = "bool", "f32", "; convert with :float()"
+          end
+          assert.equal(name, got, op.name)
+          local wanted, others = {}, false
+          for one in list:gmatch "%w+" do
+            wanted[one] = true
+            others = others or not one:find "f%d%d$"
+          end
+          assert.is_nil(wanted[name], op.name)
+          local hint = not others and not name:find "f%d%d$"
+          assert.equal(hint and "; convert with :float()" or "", rest, op.name .. ": " .. text)
+        end
+      end
+    end
+    assert.is_true(count > 1000)
+  end)
+end)
+
+-- Numbers that a dtype cannot hold: Lua's numbers and int64 numbers.
+describe("a number operand of an integer tensor", function()
+  local LIMITS = {uint8 = {0, 255, "u8"}, int8 = {-128, 127, "i8"}, int16 = {-32768, 32767, "i16"},
+    int32 = {-2147483648, 2147483647, "i32"}}
+
+  it("is accepted up to the limits of the dtype, and raises above them", function()
+    for dtype, row in pairs(LIMITS) do
+      local x = moth.zeros({2}, {dtype = moth[dtype]})
+      for i = 1, 2 do
+        local outside = row[i] + (i == 1 and -1 or 1)
+        for _, convert in ipairs {function(v) return v end, function(v) return v + 0LL end} do
+          assert.equal(row[i], (x + convert(row[i]))[1]:item())
+          local ok, problem = pcall(moth.add, x, convert(outside))
+          assert.is_false(ok, dtype .. " with " .. outside)
+          local text = ("'other' to 'add' (%d does not fit %s)"):format(outside, row[3])
+          assert.is_truthy(tostring(problem):find(text, 1, true), tostring(problem))
+        end
+      end
     end
   end)
 end)
