@@ -171,6 +171,38 @@ for x in ("corners", "sizes", "centres"):
         case("convert_bounding_box_format", x, new_format=new)
     case("clamp_bounding_boxes", x)
 
+# odd sizes, other angles and centers, other options than the defaults
+for x in ("u8", "f64", "flat", "corners", "sizes", "centres"):
+    for size in ([3, 4], [7, 7], [12, 14], [13, 3], [1, 1]):
+        case("center_crop", x, output_size=size)
+    case("crop", x, top=11, left=13, height=3, width=2)
+    case("pad", x, padding=[0, 1], fill=2 if x == "flat" else 0.5 if x == "f64" else 6)
+    for angle in (0, -90, 270, 450, 180.5, -0.25):
+        case("rotate", x, angle=angle, expand=True)
+    for center in ([0, 0], [5, 2.5]):
+        case("rotate", x, angle=30, center=center)
+        case("affine", x, angle=-15, translate=[0, 0], scale=1, shear=[4, 0], center=center)
+    case("rotate", x, angle=90, center=[3, 3])
+    case("rotate", x, angle=180, center=[4, 4])
+    case("affine", x, angle=0, translate=[-3, 2], scale=1, shear=[0, 0])
+    case("affine", x, angle=0, translate=[0, 0], scale=2.5, shear=[0, 0])
+    case("affine", x, angle=0, translate=[0, 0], scale=1, shear=[20, 0])
+    case("affine", x, angle=0, translate=[0, 0], scale=1, shear=[0, 20])
+    case("perspective", x, startpoints=points[1], endpoints=points[0], fill=1)
+    case("resized_crop", x, top=-1, left=0, height=5, width=3, size=[4, 7], antialias=False)
+for x in ("u8", "f32", "f64", "batch"):
+    for mode in ("nearest", "bilinear"):
+        case("rotate", x, angle=41, interpolation=mode, expand=True, fill=1)
+        case("affine", x, angle=5, translate=[1, 1], scale=0.5, shear=[1, 2], interpolation=mode)
+        case("perspective", x, startpoints=points[0], endpoints=points[1], interpolation=mode)
+    for mode in ("nearest", "nearest-exact", "bilinear", "bicubic"):
+        case("resize", x, size=[2, 2], interpolation=mode)
+        case("resize", x, size=[3], max_size=4, interpolation=mode)
+        case("resized_crop", x, top=2, left=1, height=3, width=4, size=[7, 5], interpolation=mode)
+for size in ([5, 4], [8, 7], [1, 1]):
+    case("five_crop", "f32", size=size)
+    case("ten_crop", "f32", size=size)
+
 
 def main():
     for name, x in INPUTS.items():

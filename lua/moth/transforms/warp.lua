@@ -252,7 +252,7 @@ kernels.add("rotate", {
     return (rotate_image(x, angle, "nearest", expand, center, fill))
   end),
   boxes = function(b, angle, _, expand, center)
-    return (affine_boxes(b, -angle, {0, 0}, 1, {0, 0}, center, expand))
+    return (affine_boxes(b, -(angle % 360), {0, 0}, 1, {0, 0}, center, expand))
   end,
 })
 
