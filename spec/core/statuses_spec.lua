@@ -308,6 +308,12 @@ describe("moth_call raises for", function()
       function() set(x, x, {3}) return call("mse_loss", 3, 7) end},
     {"E_ARG", "reduction", "not a valid enum",
       function() set(x, x, {-1}) return call("mse_loss", 3, 7) end},
+    {"E_TYPE", "", "at least one tensor is needed, got numbers only", function()
+      slots[0].number = 2
+      for which = 1, 2 do C.moth_number(ctx, which, 0, slots) end
+      set(lib.Handle(1, 0), lib.Handle(2, 0))
+      return call("add", 2, 3)
+    end},
     {"E_INDEX", "dim", "dim 3 is out of range: wanted 1 to 2 or -2 to -1",
       function() set(x, {2}) return call("softmax", 2, 3) end},
     {"E_INDEX", "dim", "dim -3 is out of range: wanted 1 to 2 or -2 to -1",

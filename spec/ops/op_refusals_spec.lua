@@ -574,6 +574,23 @@ describe("a program of a fused loop raises for", function()
   end
 end)
 
+describe("inputs of two dtypes raise in", function()
+  local x, wide = R(2, 2), R(2, 2):double()
+  refused {
+    {"bad argument 'mat2' to 'mm' (f64 (2, 2) does not match 'input', f32 (2, 2); convert one of "
+      .. "them with :to())", function() moth.mm(x, wide) end},
+    {"bad argument 'mat2' to 'addmm' (f64 (2, 2) does not match 'input', f32 (2, 2); convert one "
+      .. "of them with :to())", function() moth.addmm(x, x, wide) end},
+    {"bad argument 'weight' to 'conv2d' (f64 (1, 1, 1, 1) does not match 'input', f32 (1, 1, 2, "
+      .. "2); convert one of them with :to())",
+      function() F.conv2d(R(1, 1, 2, 2), R(1, 1, 1, 1):double()) end},
+    {"bad argument 'bias' to 'linear' (f64 (2) does not match 'input', f32 (2, 2); convert one of "
+      .. "them with :to())", function() F.linear(x, x, R(2):double()) end},
+    {"bad argument 'B' to 'solve' (f64 (2, 2) does not match 'A', f32 (2, 2); convert one of them "
+      .. "with :to())", function() moth.linalg.solve(x, wide) end},
+  }
+end)
+
 -- Makes a claim for each row: a name, a function, the sizes of its result.
 local function taken(rows)
   for _, row in ipairs(rows) do
