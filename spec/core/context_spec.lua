@@ -1,5 +1,6 @@
 -- A context belongs to a Lua state: a state that loads Moth twice has one, two states have two.
 
+local ffi = require "ffi"
 local moth = require "moth"
 local lib = require "moth.binding.lib"
 local process = require "spec.support.process"
@@ -27,7 +28,6 @@ describe("requiring moth again", function()
   end)
 
   it("has a number for hosts, which stop one of several contexts by it", function()
-    local ffi = require "ffi"
     lib.C.moth_cancel(ffi.cast("moth_ctx *", moth.context()), 1)
     local ok, message = pcall(moth.ones, 3)
     lib.C.moth_cancel(lib.ctx, 0)
@@ -203,5 +203,77 @@ describe("a tensor without elements", function()
     local before = moth.memory().peak_bytes
     assert.are.equal(0, moth.nn.functional.pad(moth.zeros(0, 0), {0, 2 ^ 40}):numel())
     assert.are.equal(before, moth.memory().peak_bytes)
+  end)
+end)
+
+describe("an error of the C interface", function()
+  local C, ctx = lib.C, lib.ctx
+  local function message(base) return ffi.string(C.moth_error(ctx, base)) end
+
+  it("has positions that count from the number that the host passes", function()
+    pcall(moth.index_select, moth.ones(2, 3), 2, moth.tensor {9LL})
+    assert.equal("position 9 is out of range for dim 2 of f32 (2, 3), which has size 3",
+      message(1))
+    assert.equal("position 8 is out of range for dim 1 of f32 (2, 3), which has size 3",
+      message(0))
+    pcall(moth.index_select, moth.ones(2, 3), -1, moth.tensor {-9LL})
+    assert.equal("positions count from 1 here, got -9", message(1))
+    assert.equal("positions count from 0 here, got -9", message(0))
+    assert.equal("index", ffi.string(C.moth_error_arg(ctx)))
+    assert.equal("index_select", ffi.string(C.moth_error_op(ctx)))
+  end)
+
+  it("shows NaN without a sign, and other words as they are", function()
+    local nan = 0 / 0
+    for _, v in ipairs {nan, -nan} do
+      pcall(moth.nn.functional.layer_norm, moth.ones(2, 3), {3}, {eps = v})
+      assert.equal("a number from 0 on is needed, got nan", message(1))
+    end
+    local function open(path)
+      local text = ffi.new("moth_text", {path, #path})
+      assert.is_true(C.moth_safetensors_open(ctx, text, 0, lib.Handle()) < 0)
+      return message(1)
+    end
+    for _, name in ipairs {"/no-nan1/x", "/1-nan", "/no-nano", "/a-nan_"} do
+      assert.is_truthy(open(name):find(name, 1, true), message(1))
+    end
+  end)
+
+  it("has a name for each status", function()
+    local names = {[0] = "OK", "E_ARG", "E_TYPE", "E_DTYPE", "E_SHAPE", "E_INDEX", "E_DEVICE",
+      "E_ALIAS", "E_VERSION", "E_GRAPH", "E_DOMAIN", "E_MEM", "E_LIMIT", "E_FORMAT", "E_IO",
+      "E_STATE", "E_INTERRUPT", "E_CUDA", "E_UNSUPPORTED", "E_PAUSED"}
+    for i = 0, #names do
+      assert.equal(names[i], ffi.string(C.moth_error_name(-i)))
+      if i > 0 then assert.equal(-i, C["MOTH_" .. names[i]]) end
+    end
+    assert.equal("OK", ffi.string(C.moth_error_name(C.MOTH_WANT + C.MOTH_KNOWN)))
+    assert.equal("E_UNKNOWN", ffi.string(C.moth_error_name(-#names - 1)))
+  end)
+end)
+
+describe("the tables of the C interface", function()
+  local C = lib.C
+
+  it("have the names of the dtypes, and NULL beyond them", function()
+    local names = {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"}
+    for i, name in ipairs(names) do assert.equal(name, ffi.string(C.moth_dtype_name(i - 1))) end
+    assert.is_true(C.moth_dtype_name(-1) == nil)
+    assert.is_true(C.moth_dtype_name(#names) == nil)
+  end)
+
+  it("have each op once, and NULL beyond them", function()
+    local n, seen = C.moth_op_count(), {}
+    for i = 0, n - 1 do
+      local op = C.moth_op_at(i)
+      local name = ffi.string(C.moth_op_describe(op).name)
+      assert.is_nil(seen[name])
+      seen[name] = true
+      assert.is_true(C.moth_op_find(name) == op, name)
+    end
+    assert.is_true(C.moth_op_at(n) == nil)
+    assert.is_true(C.moth_op_find "no_such_op" == nil)
+    assert.is_true(C.moth_op_find "" == nil)
+    assert.is_true(C.moth_op_find "ad" == nil)
   end)
 end)
