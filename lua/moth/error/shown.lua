@@ -13,8 +13,8 @@ function shown.escaped(text) return (text:gsub("[%z\1-\8\11-\31\127]", escape)) 
 
 local NOUNS = {}
 for name in ([[arguments bytes channels colors columns dimensions dims elements features groups
-    images inputs labels layers lengths modules names numbers outputs pairs parameters pictures
-    positions rows samples sequences sizes steps targets tensors tokens values weights]])
+    images inputs labels layers lengths lines modules names numbers outputs pairs parameters
+    pictures positions rows samples sequences sizes steps targets tensors tokens values weights]])
   :gmatch "%S+" do NOUNS[name] = name:gsub("s$", "") end
 NOUNS.batches, NOUNS.classes, NOUNS.entries, NOUNS.indices = "batch", "class", "entry", "index"
 NOUNS.boxes = "box"
