@@ -341,7 +341,10 @@ function step.CALL(walk, at, reg)
   local path, loaded = path_of(callee), reg[first]
   if last >= first then passed(walk, callee, loaded) end
   mark_value(callee, CALL)
-  for r = first, path == INSERT and first - 1 or last do mark_value(reg[r], PASS) end
+  for r = first, last do
+    if path ~= INSERT then mark_value(reg[r], PASS)
+    elseif r > first and reg[r] and reg[r].site then reg[r].site.stored = true end
+  end
   clear(reg, at.a)
   if path == "require" and loaded and loaded.text then
     reg[at.a] = {site = {root = "loaded", key = loaded.text}}
