@@ -277,3 +277,45 @@ describe("the tables of the C interface", function()
     assert.is_true(C.moth_op_find "ad" == nil)
   end)
 end)
+
+describe("positions that count from 1", function()
+  local C, ctx, bind = lib.C, lib.ctx, require "moth.binding.bind"
+  local slots, out = ffi.new "moth_slot[8]", ffi.new "moth_handle[4]"
+  local x, w = moth.randn(3, 4), moth.randn(5, 2)
+  local scores = moth.randn(3, 4):log_softmax(2)
+  local function I(values) return moth.tensor(values):long() end
+
+  -- op, number of slots, arguments that are given, the slots without the index, its slot, its name,
+  -- positions from 0
+  local rows = {
+    {"index_select", 3, 7, {x, 1}, 2, "index", I {3, 0, 0}},
+    {"gather", 3, 7, {x, 1}, 2, "index", I {{3}, {0}, {1}}},
+    {"embedding_rows", 2, 3, {w}, 1, "input", I {4, 0}},
+    {"nll_loss", 2, 3, {scores}, 1, "target", I {3, 0, 1}},
+    {"class_entropy", 2, 3, {scores}, 1, "target", I {3, 0, 1}},
+    {"row_pick", 3, 7, {x, [3] = 1}, 1, "index", I {3, 0, 1}},
+  }
+  local function run(row, index)
+    for i, v in pairs(row[4]) do
+      if type(v) == "number" then slots[i - 1].integer = v else slots[i - 1].handle = v end
+    end
+    slots[row[5]].handle = index
+    local status = C.moth_call(ctx, C.moth_op_find(row[1]), slots, row[2], row[3], out, 1)
+    if status < 0 then return status end
+    return lib.adopt(lib.Handle(out[0]._slot, out[0]._gen), status)
+  end
+
+  for _, row in ipairs(rows) do
+    it("are converted for an op that cannot read them: " .. row[1], function()
+      local from_one = row[7] + 1
+      local want = run(row, row[7])
+      assert.is_true(moth.equal(want, run(row, bind.ops.count_from_one(from_one))))
+      local strided = moth.stack({from_one, from_one}, -1):select(-1, 1)
+      assert.is_true(moth.equal(want, run(row, bind.ops.count_from_one(strided))))
+      local wrong = from_one:clone()
+      wrong:view(-1):fill_(0)
+      assert.equal(C.MOTH_E_INDEX, run(row, bind.ops.count_from_one(wrong)))
+      assert.equal(row[6], ffi.string(C.moth_error_arg(ctx)))
+    end)
+  end
+end)
