@@ -278,6 +278,53 @@ describe("the tables of the C interface", function()
   end)
 end)
 
+describe("a mode of the C interface", function()
+  local C, ctx = lib.C, lib.ctx
+
+  it("is returned as it was, and changed only if that is asked", function()
+    local x = moth.ones(2, 2)
+    assert.equal(-1, C.moth_autocast(ctx, -2))
+    assert.equal(-1, C.moth_autocast(ctx, C.MOTH_F16))
+    assert.equal(C.MOTH_F16, C.moth_autocast(ctx, -2))
+    assert.equal(moth.float16, x:mm(x).dtype)
+    assert.equal(C.MOTH_F16, C.moth_autocast(ctx, C.MOTH_BF16))
+    assert.equal(moth.bfloat16, x:mm(x).dtype)
+    assert.equal(C.MOTH_BF16, C.moth_autocast(ctx, -1))
+    assert.equal(-1, C.moth_autocast(ctx, -2))
+    assert.equal(moth.float32, x:mm(x).dtype)
+
+    assert.equal(1, C.moth_grad_mode(ctx, 0))
+    assert.equal(0, C.moth_grad_mode(ctx, -1))
+    assert.is_false(moth.is_grad_enabled())
+    assert.equal(0, C.moth_grad_mode(ctx, 5)) -- any number above 0 is on
+    assert.equal(1, C.moth_grad_mode(ctx, 1))
+
+    assert.equal(C.MOTH_F32, C.moth_default_dtype(ctx, C.MOTH_F64))
+    assert.equal(C.MOTH_F64, C.moth_default_dtype(ctx, -1))
+    assert.equal(moth.float64, moth.ones(1).dtype)
+    assert.equal(C.MOTH_F64, C.moth_default_dtype(ctx, C.MOTH_F32))
+
+    local before = C.moth_float32_precision(ctx, -1)
+    assert.equal(before, C.moth_float32_precision(ctx, 2))
+    assert.equal(2, C.moth_float32_precision(ctx, 0))
+    assert.equal(0, C.moth_float32_precision(ctx, before))
+
+    before = C.moth_deterministic(ctx, -1)
+    assert.equal(before, C.moth_deterministic(ctx, 3))
+    assert.equal(1, C.moth_deterministic(ctx, 0))
+    assert.equal(0, C.moth_deterministic(ctx, before))
+
+    for what = C.MOTH_CUDNN_ENABLED, C.MOTH_CUDNN_SDP do
+      before = C.moth_cudnn(ctx, what, -1)
+      assert.equal(before, C.moth_cudnn(ctx, what, 1 - before))
+      assert.equal(1 - before, C.moth_cudnn(ctx, what, -1))
+      assert.equal(1 - before, C.moth_cudnn(ctx, what, before))
+    end
+    assert.same({1, 0, 1}, {C.moth_cudnn(ctx, C.MOTH_CUDNN_ENABLED, -1),
+      C.moth_cudnn(ctx, C.MOTH_CUDNN_BENCHMARK, -1), C.moth_cudnn(ctx, C.MOTH_CUDNN_SDP, -1)})
+  end)
+end)
+
 describe("positions that count from 1", function()
   local C, ctx, bind = lib.C, lib.ctx, require "moth.binding.bind"
   local slots, out = ffi.new "moth_slot[8]", ffi.new "moth_handle[4]"

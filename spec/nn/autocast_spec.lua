@@ -1,6 +1,7 @@
 -- Mixed precision: the dtype of each op, and the gradients.
 
 local moth = require "moth"
+local profiler = require "spec.support.profiler"
 local nn = moth.nn
 local F = nn.functional
 
@@ -23,6 +24,31 @@ describe("autocast", function()
       assert.equal(moth.float64, x:double():matmul(w:double():t()).dtype)
     end)
     assert.equal(moth.float32, F.linear(x, w, b).dtype)
+  end)
+
+  it("casts a parameter once in a region, and again if its value or history differs", function()
+    local a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+    local x, wide = moth.randn(2, 4):bfloat16(), moth.randn(2, 4)
+    local function casts(f) return profiler.count(moth.profiler.profile(f), "cast") end
+    local function forward() return b(a(x)) end
+    inside(function()
+      assert.equal(4, casts(forward)) -- two weights, two biases
+      assert.equal(0, casts(function() for _ = 1, 3 do forward() end end))
+      moth.no_grad(function() a.weight:mul_(2) end)
+      assert.equal(1, casts(forward))
+      moth.no_grad(function()
+        assert.equal(4, casts(forward)) -- without history
+        assert.equal(0, casts(forward))
+      end)
+      assert.equal(4, casts(forward))
+      forward():sum():backward()
+      assert.equal(4, casts(forward)) -- the graph of the old casts is freed
+      assert.equal(2, casts(function() b(wide) b(wide) end)) -- other tensors are cast each time
+      a.weight.data = moth.zeros(4, 4)
+      assert.equal(1, casts(forward))
+      assert.is_true(moth.equal(b.bias:bfloat16(), b(a(x) - a.bias:bfloat16())[1]))
+    end)
+    inside(function() assert.equal(4, casts(forward)) end)
   end)
 
   it("computes sums, powers and exponentials in f32: they leave the range of float16", function()
