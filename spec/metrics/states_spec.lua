@@ -501,3 +501,39 @@ describe("the class of a metric", function()
     assert.is_nil(metrics.Metric.process_group)
   end)
 end)
+
+describe("JaccardIndex", function()
+  it("ignores the first or the last class", function()
+    local target = moth.tensor { 1LL, 1LL, 2LL, 3LL, 3LL, 2LL }
+    local preds = moth.tensor { 1LL, 2LL, 2LL, 3LL, 1LL, 3LL }
+    -- Four pairs are left: of the two classes, 1 of 2 and 1 of 3 agree.
+    for _, ignored in ipairs { 1, 3 } do
+      for average, wanted in pairs { micro = 2 / 5, macro = 5 / 12, weighted = 5 / 12 } do
+        local metric = metrics.MulticlassJaccardIndex { 3, average = average,
+          ignore_index = ignored }
+        near(wanted, metric(preds, target))
+      end
+    end
+  end)
+
+  it("takes an ignored number that is no class", function()
+    local target, preds = moth.tensor { 1LL, 2LL, -1LL }, moth.tensor { 1LL, 1LL, 2LL }
+    for average, wanted in pairs { micro = 1 / 3, macro = 1 / 4 } do
+      near(wanted, metrics.MulticlassJaccardIndex { 2, average = average,
+        ignore_index = -1 }(preds, target))
+    end
+  end)
+end)
+
+describe("MeanAveragePrecision", function()
+  it("has the limits of COCO by default, and sorts the numbers of detections", function()
+    local metric = metrics.MeanAveragePrecision()
+    assert.equal(10, #metric.iou_thresholds)
+    assert.equal(101, #metric.rec_thresholds)
+    for i = 1, 10 do assert.near(0.45 + 0.05 * i, metric.iou_thresholds[i], 1e-12) end
+    for i = 1, 101 do assert.near((i - 1) / 100, metric.rec_thresholds[i], 1e-12) end
+    assert.same({ 1, 10, 100 }, metric.max_detection_thresholds)
+    metric = metrics.MeanAveragePrecision { max_detection_thresholds = { 20, 3, 5 } }
+    assert.same({ 3, 5, 20 }, metric.max_detection_thresholds)
+  end)
+end)

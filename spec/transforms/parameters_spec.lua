@@ -359,13 +359,14 @@ describe("rotations, shifts and corners", function()
       local options = {generator = g}
       return moth.rand(1, 1, 5, 8, options) * 2 - 1, moth.rand(1, 1, 5, 8, options) * 2 - 1
     end
-    for _, case in ipairs {{{16, 10}, {0, 0}}, {16, {0, 0}}, {{16, 10}, {0.5, 0.4}}} do
+    for _, case in ipairs {{{16, 10}, {0, 0}}, {16, {0, 0}}, {{16, 10}, {0.5, 0.4}},
+                           {{16, 10}, {0.9, 0.4}, 9}} do
       local t = T.ElasticTransform(case[1], case[2])
       t.generator = moth.Generator {seed = 4}
       local d = t:make_params {{kind = "image", value = moth.zeros(3, 5, 8)}}.displacement
       local dx, dy = noise(4)
       if case[2][1] > 0 then
-        dx = T.functional.gaussian_blur(dx, {5, 5}, case[2])
+        dx = T.functional.gaussian_blur(dx, {case[3] or 5, case[3] or 5}, case[2])
         dy = T.functional.gaussian_blur(dy, {5, 5}, case[2])
       end
       local down = type(case[1]) == "number" and case[1] or case[1][2]
