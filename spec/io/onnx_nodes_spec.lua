@@ -91,7 +91,7 @@ end
 
 -- The fields of a message: {text, and for bytes: head, body}; nil if the text is no message.
 local function fields(text)
-  local list, at = {}, 1
+  local parts, at = {}, 1
   while at <= #text do
     local key, stop = varint(text, at)
     if not key or key < 8 then return nil end
@@ -108,17 +108,17 @@ local function fields(text)
       return nil
     end
     if not stop or stop > #text + 1 then return nil end
-    list[#list + 1] = {text = text:sub(at, stop - 1), head = varint_text(key), body = body}
+    parts[#parts + 1] = {text = text:sub(at, stop - 1), head = varint_text(key), body = body}
     at = stop
   end
-  return list
+  return parts
 end
 
 -- The message without its k-th field, counted through all messages in it; and the number of fields
 -- that are left to count.
 local function without(text, k)
-  local list, out = fields(text) or {}, {}
-  for _, field in ipairs(list) do
+  local parts, out = fields(text) or {}, {}
+  for _, field in ipairs(parts) do
     k = k - 1
     if k == 0 then
       out[#out + 1] = ""
@@ -130,7 +130,7 @@ local function without(text, k)
       out[#out + 1] = field.text
     end
   end
-  return #list > 0 and table.concat(out) or text, k
+  return #parts > 0 and table.concat(out) or text, k
 end
 
 describe("an ONNX file that lacks a field", function()
