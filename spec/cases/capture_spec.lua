@@ -725,13 +725,16 @@ describe("checks written in Lua run in replays", function()
 end)
 
 describe("a replaced function of string", function()
-  local rep = string.rep
+  local rep, word, words = string.rep, "a", {a = "a"}
   after_each(function() string.rep = rep end) -- luacheck: ignore 122
 
   for name, count in pairs {
     ["called by its name"] = function(text) return #string.rep(text, 3) end,
     ["called as a method"] = function(text) return #text:rep(3) end,
     ["called on a literal"] = function() return #("a"):rep(3) end,
+    ["called on a variable"] = function() return #word:rep(3) end,
+    ["called on a field"] = function() return #words.a:rep(3) end,
+    ["called on a result"] = function() return #tostring("a"):rep(3) end,
   } do
     it("is seen if it is " .. name, function()
       local text = "a"

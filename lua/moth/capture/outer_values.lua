@@ -463,10 +463,18 @@ end
 
 local FLAGS = {"counts", "tested", "escapes", "stored", "raw"}
 
+-- Adds a method of a string. Returns it and its name.
+local function add_string_method(all, name)
+  local value, place = string[name], "string." .. name
+  add_row(all, "raw", string, name, value, place).own = true
+  reach(all, value, place)
+  return value, place
+end
+
 local function floating(all, name, site)
   local how, more = all.names[name] or {}, false
-  if not all.names[name] and type(name) == "string" and string[name] then -- a method of a string
-    add_row(all, "raw", string, name, string[name], "string." .. name).own = true
+  if not all.names[name] and type(name) == "string" and string[name] then
+    add_string_method(all, name)
   end
   all.names[name] = how
   for _, flag in ipairs(FLAGS) do
@@ -494,6 +502,9 @@ local function add_field(all, fn, site)
   local t, place = visit(all, fn, site.base)
   if type(t) ~= "table" then
     if type(t):find "data$" and site.counts then reach(all, t, place) end
+    if type(t) == "string" and type(site.name) == "string" and string[site.name] then
+      return add_string_method(all, site.name)
+    end
     return nil
   end
   local sort = sort_of(t)
