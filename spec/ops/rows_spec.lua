@@ -327,3 +327,52 @@ describe("the deviation", function()
     end
   end)
 end)
+
+describe("a reduction without elements", function()
+  local rows = {
+    sum = {0}, mean = {NAN}, prod = {1}, nansum = {0}, count_nonzero = {0}, logsumexp = {-INF},
+    any = {false}, all = {true}, amax = "raises", amin = "raises", max = "raises", min = "raises",
+    median = "raises", argmax = "raises", var = {NAN}, std = {NAN}, norm = {0},
+  }
+  local empty = { -- layouts of (2, 3, 0, 4)
+    function(dtype) return moth.zeros({2, 3, 0, 4}, {dtype = dtype}) end,
+    function(dtype) return moth.zeros({4, 0, 3, 2}, {dtype = dtype}):permute(4, 3, 2, 1) end,
+    function(dtype) return moth.ones({2, 3, 5, 8}, {dtype = dtype})[{{}, {}, {1, 0}, {1, 8,
+      2}}] end,
+    function(dtype) return moth.zeros({2, 1, 0, 4}, {dtype = dtype}):expand(2, 3, 0, 4) end,
+  }
+  for name, want in pairs(rows) do
+    it("has its neutral element or raises: " .. name, function()
+      for _, dtype in ipairs {moth.float32, moth.float64, moth.float16} do
+        for f, form in ipairs(empty) do
+          local x = form(dtype)
+          local many = not (name == "max" or name == "min" or name == "median" or name == "argmax")
+          for _, dims in ipairs(many and {{3}, {1, 3}, {2, 3}, {3, 4}, {1, 3, 4}, {2, 3,
+            4}} or {3}) do
+            local function call()
+              if name == "norm" then return x:norm(2, dims) end
+              return x[name](x, dims)
+            end
+            if want == "raises" then
+              assert.is_false((pcall(call)), name)
+            else
+              local y = call()
+              local shape = {2, 3, 0, 4}
+              for k = #dims, 1, -1 do table.remove(shape, dims[k]) end
+              assert.same(shape, {unpack(y.shape)})
+              for _, v in ipairs(y:flatten():tolist()) do
+                v = type(v) == "cdata" and tonumber(v) or v
+                assert(v == want[1] or v ~= v and want[1] ~= want[1],
+                  ("%s, layout %d: %s"):format(name, f, tostring(v)))
+              end
+            end
+          end
+          if name ~= "argmax" and many then -- a dimension with elements: an empty result
+            local y = name == "norm" and x:norm(2, {4}) or x[name](x, {4})
+            assert.same({2, 3, 0}, {unpack(y.shape)})
+          end
+        end
+      end
+    end)
+  end
+end)
