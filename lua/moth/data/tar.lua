@@ -180,12 +180,16 @@ function Reader:next(wanted)
       self:refuse("is a sparse file, or a part of one", "E_UNSUPPORTED")
     else
       local name, size = own.name or head.name, own.size or head.size
-      own, self.count = {}, self.count + 1
+      own = {}
       local taken = REGULAR[head.kind] and not name:find "/$" and (not wanted or wanted(name))
-      if taken then return name, body(self, size) end
-      if head.kind:find "^[1-6]$" and head.kind ~= "5" then size = 0 end -- links, devices
-      check_room(self, size)
-      skip(self, size + -size % BLOCK)
+      local text = taken and body(self, size)
+      if not taken then
+        if head.kind:find "^[1-6]$" and head.kind ~= "5" then size = 0 end -- links, devices
+        check_room(self, size)
+        skip(self, size + -size % BLOCK)
+      end
+      self.count = self.count + 1
+      if taken then return name, text end
     end
   end
 end
