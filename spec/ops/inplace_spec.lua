@@ -1,6 +1,9 @@
 -- In-place writes, through views and views of views: history, versions, and errors.
 
 local moth = require "moth"
+local bind = require "moth.binding.bind"
+local profiler = require "spec.support.profiler"
+local registry = require "spec.support.registry"
 local cuda = require "spec.support.cuda"
 
 local function leaf(value)
@@ -304,5 +307,99 @@ describe("out", function()
     assert.has_error_like(function()
       moth.add(x, x, {out = moth.zeros(2, {dtype = moth.float64})})
     end, "out")
+  end)
+end)
+
+describe("a write in place", function()
+  local function I(values) return moth.tensor(values):long() end
+  local function clones(f) return profiler.count(moth.profiler.profile(f), "clone") end
+
+  it("copies an operand only if the write changes it too early", function()
+    local x, other = moth.arange(10):float(), moth.ones(3)
+    local function part(first) return x:narrow(1, first, 3) end
+    assert.equal(0, clones(function() part(1):add_(part(4)) end)) -- they touch
+    assert.equal(0, clones(function() part(4):add_(part(1)) end))
+    assert.equal(1, clones(function() part(1):add_(part(3)) end))
+    assert.equal(1, clones(function() part(3):add_(part(1)) end))
+    assert.equal(0, clones(function() part(1):add_(part(1)) end))
+    assert.equal(0, clones(function() part(1):add_(other) end))
+    local y = moth.ones(3):requires_grad_() * 1
+    assert.equal(0, clones(function() y:add_(other) end))
+    assert.equal(0, clones(function() y:add_(other:requires_grad_()) end))
+    local z = moth.ones(6):requires_grad_() * 1 -- the gradient of add reads no operand
+    assert.equal(0, clones(function() z:narrow(1, 1, 3):add_(z:narrow(1, 4, 3)) end))
+    assert.is_true(clones(function() z:narrow(1, 1, 3):mul_(z:narrow(1, 4, 3)) end) > 0)
+  end)
+
+  it("that raises changes neither version nor history", function()
+    local x = moth.ones(2, 3):requires_grad_()
+    local y = x * 1
+    local z = y * y -- reads y in the backward pass
+    local node, version = y.grad_fn, y._version
+    local calls = {
+      function() y:index_add_(1, I {9}, moth.ones(1, 3)) end,
+      function() y[1][I {9}] = 1 end,
+      function() y:scatter_(1, I {{9}}, moth.ones(1, 1)) end,
+      function() y:add_(moth.ones(4)) end,
+      function() y:index_fill_(1, I {7}, 0) end,
+    }
+    for i, call in ipairs(calls) do
+      assert.is_false((pcall(call)), "call " .. i)
+      assert.equal(version, y._version, "call " .. i)
+      assert.is_true(node == y.grad_fn, "call " .. i)
+    end
+    z:sum():backward()
+    assert.same({{2, 2, 2}, {2, 2, 2}}, x.grad:tolist())
+  end)
+
+  it("is refused for a view of one of several views, or of one made under no_grad", function()
+    local x = moth.ones(2, 3):requires_grad_()
+    local y = x * 1
+    local list = {y:unbind()[1]:view(3, 1), y:split(1)[2][1],
+      moth.no_grad(function() return y[1] end):view(3)}
+    for i, view in ipairs(list) do
+      assert.is_false((pcall(view.mul_, view, 2)), "view " .. i)
+    end
+  end)
+
+  it("has the values and gradients of the op itself, for each op of the registry", function()
+    local count = 0
+    for _, op in ipairs(registry.ops()) do
+      local plain = op.derived and op.grad and not op.view and not op.random
+        and bind.ops[op.name:sub(1, -2)]
+      for _, example in ipairs(plain and op.examples or {}) do
+        local leaves
+        local function arguments()
+          leaves = {}
+          return registry.map(example.arguments(), function(x)
+            if not registry.isfloat(x) then return x end
+            moth.manual_seed(#leaves + 5)
+            local given = moth.rand(x:size()):mul(0.5):add(0.25):to(x.dtype)
+            leaves[#leaves + 1] = given:requires_grad_()
+            return given
+          end)
+        end
+        local function run(f)
+          local list = arguments()
+          list[1] = list[1] * 1
+          local ok, y = pcall(f, unpack(list, 1, list.n))
+          if not ok or not moth.is_tensor(y) or not y.requires_grad then return end
+          return y, {moth.autograd.grad((y * 1.5):sum(), leaves, {allow_unused = true})}
+        end
+        local want, want_grads = run(plain)
+        local got, got_grads = run(op.fn)
+        if want and got and want.dtype == got.dtype then
+          count = count + 1
+          local text = op.name .. "(" .. example.code .. ")"
+          assert.is_true(moth.allclose(want, got, {equal_nan = true, rtol = 0, atol = 0}), text)
+          for i = 1, #leaves do
+            local a, b = want_grads[i], got_grads[i]
+            assert.equal(moth.is_tensor(a), moth.is_tensor(b), text)
+            assert.is_true(not moth.is_tensor(a) or moth.allclose(a, b, {equal_nan = true}), text)
+          end
+        end
+      end
+    end
+    assert.is_true(count > 60, count)
   end)
 end)
