@@ -302,6 +302,34 @@ describe("out", function()
     assert.same({{-1, -3}, {-2, -4}}, m:tolist())
   end)
 
+  it("is named in errors, and the first argument in those of the op in place", function()
+    local a, leaf2 = moth.ones(2), moth.ones(2, {requires_grad = true})
+    local no_gradients = "bad argument 'out' to 'add' (gradients cannot flow through `out`; use "
+      .. "no_grad)"
+    local rows = {
+      {"bad argument 'out' to 'add' (the result of 'add' is (2), which does not fit f32 (3))",
+        moth.add, a, a, {out = moth.empty(3)}},
+      {"bad argument 'input' to 'add_' (the result of 'add' is (3, 2), which does not fit f32 "
+        .. "(2))", a.add_, a, moth.ones(3, 2)},
+      {no_gradients, moth.add, a, a, {out = leaf2}},
+      {no_gradients, moth.add, a, a, {out = leaf2 * 1}},
+      {no_gradients, moth.add, leaf2, a, {out = moth.empty(2)}},
+      {"bad argument 'out' to 'add' (f32 (2) cannot be written in place: its elements overlap "
+        .. "(as after expand); clone it first)", moth.add, a, a, {out = moth.ones(1):expand(2)}},
+      {"bad argument 'out' to 'add' (the result is f32 and cannot be written into i64 (2))",
+        moth.add, a, a, {out = moth.empty(2):long()}},
+      {"bad argument 'input' to 'div_' (the result is f32 and cannot be written into i64 (2))",
+        a.div_, a:long(), 2},
+    }
+    for _, row in ipairs(rows) do
+      local ok, problem = pcall(unpack(row, 2))
+      assert.is_false(ok)
+      assert.is_truthy(tostring(problem):find(row[1], 1, true), tostring(problem))
+    end
+    moth.no_grad(function() moth.add(a, a, {out = leaf2}) end)
+    assert.same({2, 2}, leaf2:tolist())
+  end)
+
   it("has no gradients", function()
     local x = leaf{1, 2}
     assert.has_error_like(function()
