@@ -8,6 +8,15 @@ local reads = require "moth.capture.bytecode_reads"
 local HEAD = "local n, t, f, log, cfg, x, g = 1, {}, print, {}, {}, 2, 3 "
 
 local ROWS = {
+    {"local a = {k = n} return a.k", "n:ctes ?.k:cte"},
+    {"log[#log + 1] = {k = n}", "log: log: log<number>: n:s"},
+    {"local a = {k = n * 2} return a", "n:ct"},
+    {"f {k = n}", "f:c n:ctes passed(f, -)"},
+    {"t.a = n return t.a", "t: n:ctes t:c t.a:cte"},
+    {"t.a = n return t.b", "t: n:s t:c t.b:cte"},
+    {"g = n return g", "n:ctes g:cte"},
+    {"glob = n return glob", "n:ctes _G.glob:cte"},
+    {"g = n x = g return x", "n:ctes g:ctes x:cte"},
     {"return n", "n:cte"},
     {"n = n + 1", "n:"},
     {"n = n * 2 - x", "n: x:"},
@@ -60,8 +69,8 @@ local ROWS = {
     {"local a = n and x return a", "n:cte x:cte"},
     {"t = {n, x}", "n:s x:s"},
     {"t = {n, k = x}", "n:s x:s"},
-    {"while n > 0 do n = n - 1 end", "n:ct n:"},
-    {"repeat n = n - 1 until n < 0", "n: n:ct"},
+    {"while n > 0 do n = n - 1 end", "n:ct n:ct"},
+    {"repeat n = n - 1 until n < 0", "n:ct n:ct"},
     {"return t.a(n)", "t:c t.a:cte n:cte passed(t.a, n)"},
     {"return t.a.b:go(x)", "t:c t.a:c t.a.b:cte t.a.b.go:cte x:cte passed(t.a.b.go, t.a.b)"},
     {"local a = n local b = a return b", "n:cte"},

@@ -223,11 +223,26 @@ local function mark(site, how)
   if site.index then mark(site.index, TEST_OF) end
 end
 
--- Marks all sites from which a value is computed.
+-- Marks all sites from which a value is computed. The values in a table that the function has
+-- created count when the table is used: `f {k = n}` reads n, `log[#log + 1] = {k = n}` does not.
 local function mark_value(value, how)
   if not value then return end
   if value.site then mark(value.site, how) end
   for _, site in ipairs(value.from or {}) do mark(site, TEST_OF) end
+  local held = value.held
+  if held and not held.used then
+    held.used = true
+    for _, inner in ipairs(held) do mark_value(inner, PASS) end
+  end
+end
+
+-- A value is stored: in a table that the function has created, or elsewhere.
+local function put(into, value)
+  if not value then return end
+  if value.site then value.site.stored = true end
+  local held = into and into.held
+  if not held then return end
+  if held.used then mark_value(value, PASS) else held[#held + 1] = value end
 end
 
 local function mixed(...)
@@ -246,6 +261,7 @@ end
 
 -- A read of a field: `value` has the path of the table, `index` the sites of the key.
 local function field(walk, value, name, kind, index)
+  if value and value.held then mark_value(value, PASS) end
   local site = {base = value and value.site, name = name, kind = kind or "field", index = index}
   walk.sites[#walk.sites + 1] = site
   return site
@@ -272,6 +288,9 @@ local step = {}
 function step.MOV(_, at, reg) reg[at.a] = reg[at.d] end
 
 function step.KSTR(walk, at, reg) reg[at.a] = {text = constant(walk.fn, at)} end
+
+function step.TNEW(_, at, reg) reg[at.a] = {held = {}} end
+step.TDUP = step.TNEW
 
 function step.KSHORT(_, at, reg) reg[at.a] = {number = true} end
 step.KNUM = step.KSHORT
@@ -314,10 +333,25 @@ function step.LEN(walk, at, reg)
   reg[at.a] = {number = true, from = {site}}
 end
 
--- Stores: reading the table, the key and the value here does not count.
-local function store(_, at, reg)
-  local value = reg[at.op == "USETV" and at.d or at.a]
-  if value and value.site then value.site.stored = true end
+-- Stores: reading the table, the key and the value here does not count, unless the function reads
+-- the place again (settle).
+local function store(walk, at, reg)
+  local op, value = at.op, reg[at.a]
+  local into, place
+  if op == "USETV" then
+    value, place = reg[at.d], {root = "up", key = at.a}
+  elseif op == "GSET" then
+    place = {root = "global", key = constant(walk.fn, at)}
+  else
+    into = reg[at.b]
+    local name = op == "TSETS" and constant(walk.fn, at) or op == "TSETB" and at.c
+      or op == "TSETV" and reg[at.c] and reg[at.c].text or nil
+    place = {base = into and into.site, name = name, kind = name and "field" or "key"}
+  end
+  put(into, value)
+  if value and not (into and into.held) then
+    walk.stores[#walk.stores + 1] = {place = place, value = value}
+  end
 end
 for name in ("TSETV TSETS TSETB TSETR USETV GSET"):gmatch "%S+" do step[name] = store end
 for name in ("USETS USETN USETP"):gmatch "%S+" do step[name] = function() end end
@@ -343,7 +377,7 @@ function step.CALL(walk, at, reg)
   mark_value(callee, CALL)
   for r = first, last do
     if path ~= INSERT then mark_value(reg[r], PASS)
-    elseif r > first and reg[r] and reg[r].site then reg[r].site.stored = true end
+    elseif r > first then put(loaded, reg[r]) end
   end
   clear(reg, at.a)
   if path == "require" and loaded and loaded.text then
@@ -387,7 +421,8 @@ local function run(walk, code, starts)
     if closure and at.ma == DST and at.a < closure then mark_value(reg[at.a], PASS) end
     if starts[pc + 1] or pc == code.n then
       for r, value in pairs(reg) do
-        if (value.site or value.from and #value.from > 0) and live(code, pc, r) then
+        local reads_more = value.site or value.held or value.from and #value.from > 0
+        if reads_more and live(code, pc, r) then
           mark_value(value, PASS)
         end
       end
@@ -399,24 +434,60 @@ end
 
 local known = setmetatable({}, {__mode = "k"})
 
+-- Sets the number of a site's upvalue.
+local function set_number(site, fn, names)
+  if site.root == "up" and names.inner then
+    local name = funcuvname(fn, site.key)
+    site.key = name and names[name]
+    if not site.key then site.root = nil end
+  elseif site.root == "up" then
+    site.key = site.key + 1
+  end
+end
+
 -- The sites of a function's code and of the functions created in it; the upvalues of these are
 -- known only by name. names: the outermost function's upvalues, name -> number.
 local function collect(fn, names, list)
-  local walk = {fn = fn, sites = {}, protos = {}}
+  local walk = {fn = fn, sites = {}, protos = {}, stores = {}}
   local code = decode(fn)
   run(walk, code, link(code))
   for _, site in ipairs(walk.sites) do
-    if site.root == "up" and names.inner then
-      local name = funcuvname(fn, site.key)
-      site.key = name and names[name]
-      if not site.key then site.root = nil end
-    elseif site.root == "up" then
-      site.key = site.key + 1
-    end
+    set_number(site, fn, names)
     if site.root or site.kind then list[#list + 1] = site end
+  end
+  for _, one in ipairs(walk.stores) do
+    set_number(one.place, fn, names)
+    if one.place.root or one.place.kind then list.stores[#list.stores + 1] = one end
   end
   local inner = setmetatable({inner = true}, {__index = names})
   for _, proto in ipairs(walk.protos) do collect(proto, inner, list) end
+end
+
+-- Returns true if two sites may be the same place.
+local function same_place(a, b)
+  if a.root or b.root then return a.root == b.root and a.key == b.key end
+  if a.kind == "passed" or b.kind == "passed" then return false end
+  if a.kind == "field" and b.kind == "field" and a.name ~= b.name then return false end
+  if not a.base or not b.base then return a.base == b.base end
+  return same_place(a.base, b.base)
+end
+
+-- A value counts if it is stored in a place that the function reads: `t.k = n return x * t.k`.
+local function settle(list)
+  local more
+  repeat
+    more = false
+    for _, one in ipairs(list.stores) do
+      for _, site in ipairs(one.done and {} or list) do
+        if site.counts and same_place(site, one.place) then
+          one.done, more = true, true
+          mark_value(one.value, PASS)
+          break
+        end
+      end
+    end
+  until not more
+  list.stores = nil
 end
 
 --- The reads of a Lua function: a list of sites. A site with `root` "up" or "global" is a variable,
@@ -431,8 +502,9 @@ function reads.of(fn)
     if not name then break end
     names[name] = i
   end
-  list = {}
+  list = {stores = {}}
   collect(fn, names, list)
+  settle(list)
   known[fn] = list
   return list
 end

@@ -299,6 +299,7 @@ local function add_metatable(all, t, place)
   local meta = getmetatable(t)
   if type(meta) ~= "table" then return end
   add_row(all, "meta", t, nil, shown(t), "the metatable of " .. place)
+  if all.metas then outside.add_table(all, meta, "the metatable of " .. place) end
   for _, key in ipairs(OPTIONAL) do
     if rawget(meta, key) == nil then add_row(all, "raw", meta, key, nil, place_of(place, key)) end
   end
@@ -451,6 +452,7 @@ local function resolve(all, fn, site)
     end
   elseif site.root == "loaded" then
     value, place = package.loaded[site.key], site.key
+    add_row(all, "raw", package.loaded, site.key, value, "package.loaded." .. place).own = true
   end
   all.sites[site] = {fn = fn, value = value, place = place}
   return value, place
@@ -584,9 +586,23 @@ local function add_unknown(all, reader)
   computed(all, "any", contents)
 end
 
+-- From now on the fields of metatables count: the step calls getmetatable.
+local function add_metatables(all)
+  if all.metas then return end
+  all.metas = true
+  for i = 1, #all.list do
+    local entry = all.list[i]
+    local meta = entry.sort == "table" and getmetatable(entry.table)
+    if type(meta) == "table" then
+      outside.add_table(all, meta, "the metatable of " .. entry.place)
+    end
+  end
+end
+
 -- Adds the first argument of a call.
 local function add_passed(all, fn, site)
   local reader = callee_of(all, fn, site.callee)
+  if reader == shown or reader ~= nil and reader == getmetatable then add_metatables(all) end
   if not reads.raw[reader or false] then return end
   local of = site.of
   if of and is_rooted(of) then
