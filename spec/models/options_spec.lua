@@ -86,6 +86,32 @@ describe("a ResNet", function()
   end)
 end)
 
+describe("a ResNet of BasicBlocks", function()
+  local ONLY = "(only a Bottleneck supports this; use resnet50 or a larger model)"
+  for name, value in pairs {groups = 2, width_per_group = 32,
+                            replace_stride_with_dilation = {false, true, false}} do
+    it("refuses " .. name, function()
+      local options = {[name] = value}
+      fails(("bad argument '%s' to 'models.resnet18' %s"):format(name, ONLY), models.resnet18,
+        options)
+      fails(("bad argument '%s' to 'models.resnet34' %s"):format(name, ONLY), models.resnet34,
+        options)
+    end)
+  end
+
+  it("accepts a dilation that no second convolution has, as in torchvision", function()
+    local function net(layers, dilate)
+      return models.ResNet(models.BasicBlock, layers, {replace_stride_with_dilation = dilate})
+    end
+    local text = "bad argument 'replace_stride_with_dilation' to 'ResNet' " .. ONLY
+    assert.same({1, 1}, net({1, 1, 1, 1}, {false, false, true}).layer4[1].conv1.stride)
+    assert.same({2, 2}, net({2, 2, 2, 2}, {false, false, false}).layer4[1].conv1.stride)
+    fails(text, net, {1, 1, 1, 2}, {false, false, true})
+    fails(text, net, {1, 1, 1, 1}, {false, true, false})
+    fails(text, net, {1, 1, 1, 1}, {true, false, false})
+  end)
+end)
+
 describe("a model's sizes are refused:", function()
   it("a list of blocks that is none", function()
     fails("bad argument 'inverted_residual_setting' to 'EfficientNet' (a list of lists is needed",
@@ -203,6 +229,27 @@ describe("BERT", function()
         assert.is_false(x:allclose(y))
       end
     end)
+
+  it("raises for a mask, types or positions of other sizes than the ids", function()
+    local net, ids = tiny(), moth.ones(2, 4, {dtype = moth.int64})
+    local text = "bad argument '%s' to 'BertModel' ((2, 4) is needed, got i64 (%s))"
+    for _, name in ipairs {"attention_mask", "token_type_ids", "position_ids"} do
+      for _, sizes in ipairs {{2, 3}, {4, 2}, {3, 4}, {5}, {2}, {1, 2, 4}, {}} do
+        fails(text:format(name, table.concat(sizes, ", ")), net, ids,
+          {[name] = moth.ones(sizes, {dtype = moth.int64})})
+      end
+      local wanted = net(ids)
+      for _, sizes in ipairs {{1, 4}, {4}} do
+        local given = {[name] = moth.ones(sizes, {dtype = moth.int64})}
+        if name == "attention_mask" then
+          fails(text:format(name, table.concat(sizes, ", ")), net, ids, given)
+        else
+          if name == "position_ids" then given[name]:copy_(moth.range(1, 4)) end
+          close(wanted, (net(ids, given)))
+        end
+      end
+    end
+  end)
 
   it("raises for more positions than it has, and for ids of one dimension", function()
     local net = tiny()

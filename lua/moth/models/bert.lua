@@ -205,11 +205,25 @@ local parse = define.signature("BertModel.forward", {
   {"index", "position_ids", "positions from 1, (N, L) or (L); default: 1 to L", optional = true},
 })
 
+-- Raises unless x has an element for each of the ids; `shared`: or for each of a sequence.
+local function check_sizes(name, x, ids, shared)
+  if x == nil then return end
+  local n, rows, length = x:dim(), ids:size(1), ids:size(2)
+  if n == 2 and x:size(2) == length and (x:size(1) == rows or shared and x:size(1) == 1)
+     or shared and n == 1 and x:size(1) == length then
+    return
+  end
+  errors.refuse("BertModel", name, ("(%d, %d) is needed"):format(rows, length), x, "E_SHAPE")
+end
+
 function BertModel:forward(...)
   local ids, mask, types, places = parse(...)
   if ids:dim() ~= 2 then
     errors.refuse("BertModel", "input_ids", "(N, L) is needed", ids, "E_SHAPE")
   end
+  check_sizes("attention_mask", mask, ids)
+  check_sizes("token_type_ids", types, ids, true)
+  check_sizes("position_ids", places, ids, true)
   if mask ~= nil then mask = mask:to(moth().bool):view(ids:size(1), 1, 1, ids:size(2)) end
   local x = self.encoder(self.embeddings(ids, types, places), mask)
   if self.pooler == nil then return x end

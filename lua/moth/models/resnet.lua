@@ -45,11 +45,12 @@ resnet.BasicBlock = BasicBlock
 BasicBlock.expansion = 1
 BasicBlock.signature = define.signature("BasicBlock", BLOCK)
 
+local BOTTLENECK_ONLY = "only a Bottleneck supports this; use resnet50 or a larger model"
+
 function BasicBlock:init(inplanes, planes, stride, downsample, groups, base_width, dilation, norm)
   if groups ~= 1 or base_width ~= 64 or dilation ~= 1 then
     errors.argument("BasicBlock", groups ~= 1 and "groups" or base_width ~= 64 and "base_width"
-      or "dilation", "only a Bottleneck supports this; use resnet50 or a larger model",
-      "E_UNSUPPORTED")
+      or "dilation", BOTTLENECK_ONLY, "E_UNSUPPORTED")
   end
   norm = norm or nn.BatchNorm2d
   self.conv1 = conv3x3(inplanes, planes, stride, 1, 1)
@@ -172,6 +173,9 @@ function ResNet:init(block, layers, num_classes, zero_init, groups, width, dilat
   elseif dilate ~= nil and (type(dilate) ~= "table" or #dilate ~= 3) then
     errors.refuse("ResNet", "replace_stride_with_dilation", "a list of 3 booleans is needed",
       dilate, "E_TYPE")
+  elseif block == BasicBlock and dilate
+     and (dilate[1] or dilate[2] or dilate[3] and layers[4] > 1) then
+    errors.argument("ResNet", "replace_stride_with_dilation", BOTTLENECK_ONLY, "E_UNSUPPORTED")
   end
   self.groups, self.base_width = groups, width
   initial.skip(build, self, block, layers, num_classes, dilate or {false, false, false}, norm,
