@@ -7,13 +7,13 @@ local lib = require "moth.binding.lib"
 
 local C, ctx = lib.C, lib.ctx
 
-local token = {}
+local tokens = {}
 
 local number = ffi.new("uint64_t[1]")
 
 --- A string by which another Lua state, also on another thread, opens this tensor. It is valid for
 -- one call of moth.open_token. The opened tensor shares the memory and has no history.
-function token.token(x)
+function tokens.token(x)
   if not lib.istensor(x) then
     errors.refuse("token", "x", "a tensor is needed", x, "E_TYPE")
   end
@@ -22,10 +22,10 @@ function token.token(x)
 end
 
 --- The tensor that a token names.
-function token.open_token(text)
-  local digits = type(text) == "string" and text:match("^%d+$")
+function tokens.open_token(token)
+  local digits = type(token) == "string" and token:match("^%d+$")
   if not digits then
-    errors.refuse("open_token", "token", "a token is needed", text, "E_TYPE")
+    errors.refuse("open_token", "token", "a token is needed", token, "E_TYPE")
   end
   number[0] = 0
   for digit in digits:gmatch("%d") do number[0] = number[0] * 10 + tonumber(digit) end
@@ -34,4 +34,4 @@ function token.open_token(text)
   return lib.adopt(h, lib.check(status, "open_token"))
 end
 
-return token
+return tokens
