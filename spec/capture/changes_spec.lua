@@ -169,6 +169,21 @@ local ROWS = {
     "n = 3"},
   {"a number that the step assigns to a variable", "local n, m = 2", "m = n return x * m", "n = 3"},
   {"a number that the step assigns to a global", "local n = 2", "N = n return x * N", "n = 3"},
+  {"a number that another function assigns",
+    "local n, m = 2 local function set() m = n end", "set() return x * m", "n = 3"},
+  {"a number that an inner function assigns", "local n = 2",
+    "local m local function set() m = n end set() return x * m", "n = 3"},
+  {"a number that a method assigns", "local n, o = 2, {} function o:set() self.m = n end "
+    .. "function o:get() return self.m end", "o:set() return x * o:get()", "n = 3"},
+  {"a number that a function assigns to a field",
+    "local n, o = 2, {} local function put(t) t.m = n end", "put(o) return x * o.m", "n = 3"},
+  {"a number that a constructor reads", "local n = 2 local C = moth.class 'C' "
+    .. "function C:init() self.k = n end", "return x * C().k", "n = 3"},
+  {"a number that a constructor gets", "local n = 2 local C = moth.class 'C' "
+    .. "function C:init(k) self.k = k end", "return x * C(n).k", "n = 3"},
+  {"a number in a list that varargs make", "local n = 2 local function f(...) local t = {...} "
+    .. "return t[1] end", "return x * f(n)", "n = 3"},
+  {"a number behind two assignments", "local n, a, b = 2", "a = n b = a return x * b", "n = 3"},
 }
 
 describe("a captured step sees changes of", function()

@@ -457,7 +457,8 @@ local function collect(fn, names, list)
   end
   for _, one in ipairs(walk.stores) do
     set_number(one.place, fn, names)
-    if one.place.root or one.place.kind then list.stores[#list.stores + 1] = one end
+    if one.place.root or one.place.kind then list.stores[#list.stores + 1] = one
+    else mark_value(one.value, PASS) end -- a variable of the function around it
   end
   local inner = setmetatable({inner = true}, {__index = names})
   for _, proto in ipairs(walk.protos) do collect(proto, inner, list) end
@@ -487,12 +488,18 @@ local function settle(list)
       end
     end
   until not more
-  list.stores = nil
+end
+
+--- Marks the value of a store, an element of reads.of(fn).stores: its place is read elsewhere.
+function reads.used(one)
+  one.done = true
+  mark_value(one.value, PASS)
 end
 
 --- The reads of a Lua function: a list of sites. A site with `root` "up" or "global" is a variable,
 -- `key` its number or name. Another site has `base`, the site of the table if its path is known,
 -- and `name`, or for computed keys the `kind`, "key" or "number". See above for the other fields.
+-- `stores` has the stores: {place = site, value, done = true if the value counts}.
 function reads.of(fn)
   local list = known[fn]
   if list then return list end

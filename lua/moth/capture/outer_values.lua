@@ -15,6 +15,7 @@ local class = require "moth.base.class"
 local errors = require "moth.error"
 local ffi = require "ffi"
 local lib = require "moth.binding.lib"
+local kinds = require "moth.capture.table_kinds"
 local look = require "moth.capture.outer_compare"
 local reads = require "moth.capture.bytecode_reads"
 
@@ -30,12 +31,6 @@ local MAX_NAME = 200 -- characters of a name; the middle of longer names is omit
 -- Methods that Moth's code calls, although no user function names them.
 local CALLED = {"forward", "backward", "setup_context", "init"}
 
-local LIBRARIES = {}
-for _, name in ipairs {"_G", "string", "table", "math", "io", "os", "debug", "coroutine", "package",
-                       "bit", "jit", "ffi"} do
-  if package.loaded[name] then LIBRARIES[package.loaded[name]] = true end
-end
-
 -- Metamethods whose absence on a table causes no error.
 local OPTIONAL = {"__index", "__newindex", "__len", "__eq", "__pairs", "__ipairs"}
 
@@ -44,65 +39,14 @@ local FILE = io and io.stdout and debug and debug.getmetatable(io.stdout)
 -- The kind of functions that coroutine.wrap creates.
 local wrapped = reads.possible and reads.sort(coroutine.wrap(function() end))
 
--- ---- kinds of tables ----
-
 local is_own, equal, same_shape = errors.is_own, look.equal, look.same_shape
 local UPVALUES = look.UPVALUES
 
--- A namespace of Moth or of Lua: only values with a known path are watched in it.
-local function is_library(t)
-  if LIBRARIES[t] then return true end
-  local meta = getmetatable(t)
-  if type(meta) ~= "table" or class.typename(t) then return false end
-  local index = rawget(meta, "__index")
-  return type(index) == "function" and is_own(index)
-end
+local LIBRARIES, own_class, is_chained = kinds.LIBRARIES, kinds.own_class, kinds.is_chained
 
--- Returns true if a class is Moth's: its functions are defined in Moth's files.
-local function own_class(c)
-  for _, value in next, c do
-    if type(value) == "function" then return is_own(class.written(value)) end
-  end
-  return false
-end
-
-local DATA = {Distribution = true, Transform = true, Constraint = true}
-
--- "module", "library", "data" (of Moth, all its fields count), "opaque" or "table".
-function outside.sort_of(t)
-  if is_library(t) then return "library" end
-  local meta = getmetatable(t)
-  if meta == nil then return "table" end
-  if type(meta) ~= "table" then return "opaque" end
-  local c = class.of(t)
-  if class.isclass(t) then return own_class(t) and "opaque" or "table" end
-  if not c then
-    local call = rawget(meta, "__call") or rawget(meta, "__index")
-    return type(call) == "function" and is_own(call) and "opaque" or "table"
-  end
-  local Module = package.loaded["moth.nn.module"]
-  if Module and class.isinstance(t, Module) then return "module" end
-  if not own_class(c) then return "table" end
-  while c do
-    if DATA[class.typename(c)] then return "data" end
-    c = class.base(c)
-  end
-  return "opaque"
-end
+--- The kind of a table.
+outside.sort_of = kinds.sort_of
 local sort_of = outside.sort_of
-
--- Returns true if t[key] runs no function; without a key, if a missing key runs none.
-local function is_chained(t, key)
-  for _ = 1, 100 do
-    if key ~= nil and rawget(t, key) ~= nil then return true end
-    local meta = getmetatable(t)
-    if type(meta) ~= "table" then return meta == nil end
-    local index = rawget(meta, "__index")
-    if type(index) ~= "table" then return index == nil end
-    t = index
-  end
-  return false
-end
 
 -- ---- rows ----
 
@@ -616,19 +560,13 @@ local function add_passed(all, fn, site)
   end
 end
 
-add_function = function(all, fn, place)
-  fn = class.written(fn)
-  if all.functions[fn] then return end
-  all.functions[fn] = true
-  if is_own(fn) then
-    if debug.getinfo(fn, "S").what ~= "C" then add_own(all, fn) end
-    return
-  end
-  all.written[#all.written + 1] = fn
+-- Adds the reads of a user's function.
+local function add_sites(all, fn, place)
   for _, site in ipairs(reads.of(fn)) do
     if site.kind == "passed" then
       add_passed(all, fn, site)
     elseif is_rooted(site) then
+      if site.counts and site.kind == "field" then all.read[site.name] = true end
       local value, at = visit(all, fn, site)
       if site.escapes and reads.raw[callee_of(all, fn, site) or false] then
         add_unknown(all, callee_of(all, fn, site)) -- other functions call it
@@ -645,6 +583,53 @@ add_function = function(all, fn, place)
   end
 end
 
+add_function = function(all, fn, place)
+  fn = class.written(fn)
+  if all.functions[fn] then return end
+  all.functions[fn] = true
+  if is_own(fn) then
+    if debug.getinfo(fn, "S").what ~= "C" then add_own(all, fn) end
+    return
+  end
+  all.written[#all.written + 1] = fn
+  add_sites(all, fn, place)
+end
+
+-- Returns true if the step reads the place of a store in a function.
+local function is_read(all, fn, place)
+  if place.root == "up" then return all.cells_of[debug.upvalueid(fn, place.key)] ~= nil end
+  if place.root then
+    local rows = all.rows_of[getfenv(fn)]
+    return rows ~= nil and rows[place.key] ~= nil
+  end
+  if place.kind == "key" then return all.any or all.numbered end
+  local how = all.names[place.name]
+  return how and how.counts or all.read[place.name]
+end
+
+-- A value that one function stores and another one reads counts: self.k = n, and later o.k.
+local function add_stored(all)
+  local more
+  repeat
+    more = false
+    for i = 1, #all.written do
+      local fn = all.written[i]
+      local sites, found = reads.of(fn), false
+      for _, one in ipairs(sites.stores) do
+        if not one.done and is_read(all, fn, one.place) then
+          reads.used(one)
+          found = true
+        end
+      end
+      if found then
+        more = true
+        for _, site in ipairs(sites) do all.sites[site] = nil end
+        add_sites(all, fn, "fn")
+      end
+    end
+  until not more
+end
+
 -- ---- before and after the run ----
 
 --- Collects the values that fn and functions among its n arguments read from outside, for `settle`.
@@ -657,11 +642,12 @@ function outside.note(fn, args, n)
   local all = {step = info.short_src .. ":" .. info.linedefined, cells = {}, cells_of = {},
                rows = {}, rows_of = {}, tables = {}, list = {}, whole = {}, names = {},
                named = {}, modules = {}, stores = {}, functions = {}, sites = {}, written = {},
-               globals = {}}
+               globals = {}, read = {}}
   add_function(all, fn, "fn")
   for i = 1, n do
     if type(args[i]) == "function" then add_function(all, args[i], "input " .. i) end
   end
+  add_stored(all)
   return all
 end
 
