@@ -303,3 +303,15 @@ describe("an extractor of features", function()
     fails("unused", f, moth.ones(1, 2))
   end)
 end)
+
+describe("a VisionTransformer", function()
+  it("names the pictures it needs, by height, width and dimensions", function()
+    local net = models.VisionTransformer{image_size = 32, patch_size = 16, num_layers = 1,
+      num_heads = 2, hidden_dim = 8, mlp_dim = 8}:eval()
+    assert.equal("2 1000", shape(net(moth.zeros(2, 3, 32, 32))))
+    for _, sizes in ipairs {{1, 3, 32, 48}, {1, 3, 48, 32}, {3, 32, 32}, {1, 1, 3, 32, 32}} do
+      fails(("bad argument 'input' to 'VisionTransformer' ((N, 3, 32, 32) is needed, got f32 (%s)")
+        :format(table.concat(sizes, ", ")), net, moth.zeros(unpack(sizes)))
+    end
+  end)
+end)
