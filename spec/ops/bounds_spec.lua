@@ -2,6 +2,7 @@
 -- message names the argument.
 
 local moth = require "moth"
+local registry = require "spec.support.registry"
 
 local F, linalg = moth.nn.functional, moth.linalg
 local INF, NAN = 1 / 0, 0 / 0
@@ -194,3 +195,203 @@ for i, row in ipairs(ROWS) do
     end)
   end)
 end
+
+describe("each number of a pair or of three", function()
+  -- {name, argument, f(list), a good list, a bad number}
+  local rows = {
+    {"conv2d", "stride",
+      function(k) return F.conv2d(image, moth.ones(2, 4, 2, 2), {stride = k}) end, {1, 2}, 0},
+    {"conv2d", "padding",
+      function(k) return F.conv2d(image, moth.ones(2, 4, 2, 2), {padding = k}) end, {0, 1}, -1},
+    {"conv2d", "dilation",
+      function(k) return F.conv2d(image, moth.ones(2, 4, 2, 2), {dilation = k}) end,
+      {1, 2}, 0},
+    {"conv3d", "stride",
+      function(k) return F.conv3d(volume, moth.ones(2, 2, 2, 2, 2), {stride = k}) end,
+      {1, 2, 3}, 0},
+    {"conv3d", "padding",
+      function(k) return F.conv3d(volume, moth.ones(2, 2, 2, 2, 2), {padding = k}) end,
+      {0, 1, 2}, -1},
+    {"conv3d", "dilation",
+      function(k) return F.conv3d(volume, moth.ones(2, 2, 2, 2, 2), {dilation = k}) end,
+      {1, 2, 3}, 0},
+    {"conv_transpose2d", "output_padding", function(k)
+      return F.conv_transpose2d(image, moth.ones(4, 2, 3, 3), {stride = 2, output_padding = k})
+    end, {0, 1}, 2},
+    {"conv_transpose3d", "output_padding", function(k)
+      return F.conv_transpose3d(volume, moth.ones(2, 2, 3, 3, 3), {stride = 2, output_padding = k})
+    end, {0, 1, 1}, 2},
+    {"max_pool2d", "kernel_size", function(k) return F.max_pool2d(image, k) end, {1, 6}, 0},
+    {"max_pool2d", "stride",
+      function(k) return F.max_pool2d(image, 2, {stride = k}) end, {1, 2}, 0},
+    {"max_pool2d", "padding",
+      function(k) return F.max_pool2d(image, 2, {padding = k}) end, {0, 1}, 2},
+    {"max_pool2d", "dilation",
+      function(k) return F.max_pool2d(image, 2, {dilation = k}) end, {1, 2}, 0},
+    {"avg_pool2d", "kernel_size", function(k) return F.avg_pool2d(image, k) end, {1, 6}, 0},
+    {"avg_pool2d", "padding",
+      function(k) return F.avg_pool2d(image, 2, {padding = k}) end, {0, 1}, 2},
+    {"max_pool3d", "kernel_size", function(k) return F.max_pool3d(volume, k) end, {1, 4, 2}, 0},
+    {"max_pool3d", "padding",
+      function(k) return F.max_pool3d(volume, 2, {padding = k}) end, {0, 1, 1}, 2},
+    {"avg_pool3d", "padding",
+      function(k) return F.avg_pool3d(volume, 2, {padding = k}) end, {0, 1, 1}, 2},
+    {"avg_pool3d", "stride",
+      function(k) return F.avg_pool3d(volume, 2, {stride = k}) end, {1, 2, 1}, 0},
+    {"adaptive_avg_pool2d", "output_size",
+      function(k) return F.adaptive_avg_pool2d(image, k) end, {2, 3}, -1},
+    {"adaptive_max_pool2d", "output_size",
+      function(k) return F.adaptive_max_pool2d(image, k) end, {2, 3}, -1},
+    {"adaptive_avg_pool3d", "output_size", function(k) return F.adaptive_avg_pool3d(volume, k) end,
+      {2, 3, 1}, -1},
+    {"adaptive_max_pool3d", "output_size", function(k) return F.adaptive_max_pool3d(volume, k) end,
+      {2, 3, 1}, -1},
+    {"interpolate", "size", function(k) return F.interpolate(image, {size = k}) end, {3, 9}, 0},
+    {"interpolate", "scale_factor", function(k) return F.interpolate(image, {scale_factor = k}) end,
+      {0.5, 2}, 0},
+    {"unfold", "kernel_size", function(k) return F.unfold(image, k) end, {1, 6}, 0},
+    {"unfold", "stride", function(k) return F.unfold(image, 2, {stride = k}) end, {1, 3}, 0},
+    {"unfold", "padding", function(k) return F.unfold(image, 2, {padding = k}) end, {0, 3}, -1},
+    {"fold", "output_size", function(k) return F.fold(moth.ones(1, 4, 1), k, 2) end, {2, 2}, 0},
+    {"tile", nil, function(k) return x:tile(k) end, {1, 2}, -1},
+    {"zeros", "size", function(k) return moth.zeros(k) end, {1, 0, 2}, -1},
+    {"reshape", "shape", function(k) return x:reshape(k) end, {3, 4}, -2},
+    {"permute", "dims", function(k) return x:permute(k) end, {2, 1}, 3},
+    {"sum", "dim", function(k) return x:sum(k) end, {1, 2}, 3},
+    {"flip", "dims", function(k) return x:flip(k) end, {1, 2}, 0},
+    {"expand", nil, function(k) return x:expand(k) end, {2, 6}, 3},
+  }
+  for _, row in ipairs(rows) do
+    it(("is checked: %s of %s"):format(row[2] or "a size", row[1]), function()
+      local _, argument, f, good, bad = unpack(row)
+      local ok, problem = pcall(f, good)
+      if not ok then error(problem, 0) end
+      for i = 1, #good do
+        local list = {unpack(good)}
+        list[i] = bad
+        ok, problem = pcall(f, list)
+        problem = tostring(problem)
+        if ok then error(("%g as number %d was accepted"):format(bad, i), 0) end
+        if argument and not problem:find("bad argument '" .. argument, 1, true) then
+          error(("%g as number %d: %s"):format(bad, i, problem), 0)
+        end
+      end
+    end)
+  end
+end)
+
+describe("the number of dimensions", function()
+  -- {name, accepted numbers of dims, f(x)}
+  local rows = {
+    {"conv1d", {2, 3}, function(y) return F.conv1d(y, moth.ones(2, 3, 2)) end},
+    {"conv2d", {3, 4}, function(y) return F.conv2d(y, moth.ones(2, 3, 2, 2)) end},
+    {"conv3d", {4, 5}, function(y) return F.conv3d(y, moth.ones(2, 3, 2, 2, 2)) end},
+    {"conv_transpose2d", {3, 4},
+      function(y) return F.conv_transpose2d(y, moth.ones(3, 2, 2, 2)) end},
+    {"max_pool1d", {2, 3}, function(y) return F.max_pool1d(y, 2) end},
+    {"max_pool2d", {3, 4}, function(y) return F.max_pool2d(y, 2) end},
+    {"max_pool3d", {4, 5}, function(y) return F.max_pool3d(y, 2) end},
+    {"avg_pool1d", {2, 3}, function(y) return F.avg_pool1d(y, 2) end},
+    {"avg_pool2d", {3, 4}, function(y) return F.avg_pool2d(y, 2) end},
+    {"avg_pool3d", {4, 5}, function(y) return F.avg_pool3d(y, 2) end},
+    {"adaptive_avg_pool1d", {2, 3}, function(y) return F.adaptive_avg_pool1d(y, 2) end},
+    {"adaptive_avg_pool2d", {3, 4}, function(y) return F.adaptive_avg_pool2d(y, 2) end},
+    {"adaptive_avg_pool3d", {4, 5}, function(y) return F.adaptive_avg_pool3d(y, 2) end},
+    {"adaptive_max_pool2d", {3, 4}, function(y) return F.adaptive_max_pool2d(y, 2) end},
+    {"pixel_shuffle", {3, 4, 5, 6}, function(y) return F.pixel_shuffle(y, 1) end},
+    {"pixel_unshuffle", {3, 4, 5, 6}, function(y) return F.pixel_unshuffle(y, 1) end},
+    {"interpolate bilinear", {4},
+      function(y) return F.interpolate(y, {size = 2, mode = "bilinear"}) end},
+    {"interpolate linear", {3},
+      function(y) return F.interpolate(y, {size = 2, mode = "linear"}) end},
+    {"interpolate trilinear", {5},
+      function(y) return F.interpolate(y, {size = 2, mode = "trilinear"}) end},
+    {"unfold", {3, 4}, function(y) return F.unfold(y, 2) end},
+    {"bmm", {3}, function(y) return y:bmm(y) end},
+    {"mm", {2}, function(y) return y:mm(y) end},
+    {"mv", {2}, function(y) return y:mv(moth.ones(3)) end},
+    {"dot", {1}, function(y) return y:dot(y) end},
+    {"outer", {1}, function(y) return moth.outer(y, y) end},
+    {"t", {0, 1, 2}, function(y) return y:t() end},
+    {"tril", {2, 3, 4, 5, 6}, function(y) return y:tril() end},
+    {"inv", {2, 3, 4, 5, 6}, function(y)
+      return linalg.inv(y + moth.eye(3))
+    end},
+    {"diag", {1, 2}, function(y) return moth.diag(y) end},
+    {"cdist", {2, 3, 4, 5, 6}, function(y) return moth.cdist(y, y) end},
+    {"pdist", {2}, function(y) return F.pdist(y) end},
+    {"group_norm", {2, 3, 4, 5, 6},
+      function(y) return F.group_norm(y:repeat_interleave(2, -1), 1) end},
+    {"embedding", {2}, function(y) return F.embedding(int(1), y) end},
+    {"multinomial", {1, 2}, function(y) return moth.multinomial(y, 2) end},
+    {"bincount", {1}, function(y) return moth.bincount(y:long()) end},
+    {"dropout2d", {3, 4}, function(y) return F.dropout2d(y) end},
+    {"glu", {0, 1, 2, 3, 4, 5, 6}, function(y) return F.glu(y:repeat_interleave(2, -1)) end},
+    {"meshgrid", {0, 1}, function(y) return moth.meshgrid {y} end},
+    {"nonzero", {0, 1, 2, 3, 4, 5, 6}, function(y) return moth.nonzero(y) end},
+    {"cross", {1, 2, 3, 4, 5, 6}, function(y) return linalg.cross(y, y) end},
+    {"layer_norm", {1, 2, 3, 4, 5, 6}, function(y) return F.layer_norm(y, {3}) end},
+  }
+  for _, row in ipairs(rows) do
+    it("is checked by " .. row[1], function()
+      local name, good, f = unpack(row)
+      local accepted = {}
+      for _, n in ipairs(good) do accepted[n] = true end
+      for n = 0, 6 do
+        local shape = {}
+        for d = 1, n do shape[d] = 3 end
+        local y = moth.ones(shape)
+        local ok, problem = pcall(f, y)
+        if ok ~= (accepted[n] or false)
+          and not (name == "inv" and n < 2) and name ~= "dropout2d" then
+          error(("%s of %d dims: %s"):format(name, n, ok and "accepted" or tostring(problem)), 0)
+        end
+      end
+    end)
+  end
+end)
+
+describe("the numbers of an optimizer's step", function()
+  local ops = registry.ops()
+  local least = {step = 1, lr = 0, lr_decay = 0, eta = 0, mu = 0, beta1 = 0, beta2 = 0, alpha = 0,
+    rho = 0, eps = 0, momentum = 0, weight_decay = 0, etaminus = 0, etaplus = 1, lambd = 0}
+  local most = {mu = 1, beta1 = 1, beta2 = 1, rho = 1, etaminus = 1}
+  local function call(op, name, value)
+    local given = {}
+    local arguments = op.examples[1].arguments()
+    for k = 1, arguments.n do
+      local a = arguments[k]
+      if type(a) == "table" and getmetatable(a) == nil and next(a) ~= nil and #a == 0 then
+        for key, one in pairs(a) do given[key] = one end
+      else
+        given[op.args[k].name] = a
+      end
+    end
+    given[name] = value
+    return moth.no_grad(function() return op.fn(given) end)
+  end
+  for _, op in ipairs(ops) do
+    if op.name:find "_step_$" then
+      it("are checked by " .. op.name, function()
+        for _, arg in ipairs(op.args) do
+          local low, high = least[arg.name], most[arg.name]
+          local function refuses(value)
+            local ok, problem = pcall(call, op, arg.name, value)
+            if ok then error(("%s = %g was accepted"):format(arg.name, value), 0) end
+            assert.is_truthy(tostring(problem):find("bad argument '" .. arg.name, 1, true), problem)
+          end
+          if low and arg.kind == "float" then
+            local ok, problem = pcall(call, op, arg.name, low)
+            if not ok then error(("%s = %g: %s"):format(arg.name, low, tostring(problem)), 0) end
+            refuses(low - 1e-3)
+            refuses(NAN)
+            if high then
+              assert.is_true((pcall(call, op, arg.name, high)))
+              refuses(high + 1e-3)
+            end
+          end
+        end
+      end)
+    end
+  end
+end)
