@@ -211,7 +211,7 @@ function cover.measure(tree, specs, folder, timed)
         keep_blocks(folder .. "/blocks", map, list)
       end
       local seconds, passed = timed(spec)
-      local found, marks = {}, folder .. "/marks"
+      local found, marks = {}, tree .. "/build-cover/marks"
       if seconds < SLOW then
         restore_build(tree)
         run(("rm -f '%s' && truncate -s %d '%s'"):format(marks, MARKS + TEXT, marks))
