@@ -184,6 +184,26 @@ local ROWS = {
   {"a number in a list that varargs make", "local n = 2 local function f(...) local t = {...} "
     .. "return t[1] end", "return x * f(n)", "n = 3"},
   {"a number behind two assignments", "local n, a, b = 2", "a = n b = a return x * b", "n = 3"},
+  {"a number in a closure made before", "local n = 2 local function make(k) return function() "
+    .. "return k() end end local g = make(function() return n end)", "return x * g()", "n = 3"},
+  {"a number that rawset stores", "local n = 2",
+    "local t = {} rawset(t, 'k', n) return x * t.k", "n = 3"},
+  {"a number in a metatable that the step makes", "local n = 2",
+    "local o = setmetatable({}, {__index = {k = n}}) return x * o.k", "n = 3"},
+  {"a number that a base's constructor gets", "local n = 2 local A = moth.class 'A' "
+    .. "function A:init(k) self.k = k end local B = moth.class('B', A) "
+    .. "function B:init() A.init(self, n) end", "return x * B().k", "n = 3"},
+  {"a number in a chain of methods", "local n = 2 local B = moth.class 'B' "
+    .. "function B:set(k) self.k = k return self end function B:get() return self.k end",
+    "return x * B():set(n):get()", "n = 3"},
+  {"a number in merged tables", "local n = 2 local function merge(a, b) local o = {} "
+    .. "for k, v in pairs(a) do o[k] = v end for k, v in pairs(b) do o[k] = v end return o end",
+    "return x * merge({k = 1}, {k = n}).k", "n = 3"},
+  {"a number that orders a list", "local n = 2", "local l = {{k = n}, {k = 1}} "
+    .. "table.sort(l, function(p, q) return p.k < q.k end) return x * l[1].k", "n = -3"},
+  {"a number of a module that the step makes", "local n = 2 local M = moth.nn.class('M', "
+    .. "moth.nn.Module) function M:init() self.k = n end function M:forward(v) return v * self.k "
+    .. "end", "return M()(x)", "n = 3"},
 }
 
 describe("a captured step sees changes of", function()
