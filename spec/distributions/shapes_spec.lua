@@ -293,3 +293,38 @@ describe("constraints of constraints", function()
     assert.same({true, false}, c.independent(c.positive, 1):check(f64 {{1, 2}, {1, 0}}):tolist())
   end)
 end)
+
+describe("vectors and counts", function()
+  it("MultivariateNormal names the argument of a wrong shape", function()
+    local eye2 = moth.eye(2)
+    local text = "((..., K) and (..., K, K) are needed, got "
+    refuses(function() D.MultivariateNormal(moth.tensor(1), eye2) end,
+      "bad argument 'loc' to 'MultivariateNormal' " .. text)
+    for i, name in ipairs {"covariance_matrix", "precision_matrix", "scale_tril"} do
+      for _, matrix in ipairs {moth.eye(3), moth.ones(2), moth.ones(2, 3), moth.ones(3, 2)} do
+        refuses(function() D.MultivariateNormal {moth.zeros(2), [name] = matrix} end,
+          ("bad argument '%s' to 'MultivariateNormal' "):format(name) .. text)
+      end
+      assert.equal(2, D.MultivariateNormal({moth.zeros(2), [name] = eye2}).mean:size(1), i)
+    end
+  end)
+
+  it("Multinomial has samples of no size, and of no draws", function()
+    local d = D.Multinomial(3, f64 {0.5, 0.5})
+    assert.same({0, 2}, sizes(d:sample(0).shape))
+    assert.same({4, 2}, sizes(d:sample(4).shape))
+    assert.is_true(d:sample(9):sum(-1):eq(3):all():item())
+    assert.same({0, 0}, D.Multinomial(0, f64 {0.5, 0.5}):sample():tolist())
+    assert.same({3, 0, 2}, sizes(D.Multinomial(3, moth.ones(0, 2)):sample(3).shape))
+  end)
+
+  it("ReshapeTransform takes sizes from 0 on", function()
+    local t = D.ReshapeTransform({0, 3}, {3, 0})
+    assert.same({2, 3, 0}, sizes(t(moth.zeros(2, 0, 3)).shape))
+    refuses(function() D.ReshapeTransform({-1}, {-1}) end,
+      "bad argument 'in_shape' to 'ReshapeTransform' (sizes from 0 on are needed, got {-1})")
+    refuses(function() D.ReshapeTransform({1}, {-1}) end, "bad argument 'out_shape' to")
+    refuses(function() D.ReshapeTransform({2}, {3}) end,
+      "(as many elements as (2) are needed, got (3))")
+  end)
+end)

@@ -601,3 +601,25 @@ describe("streams", function()
     assert.same({{7, 8}, {9}}, ys)
   end)
 end)
+
+it("a DataLoader has 0 to 256 workers, which make 2 batches in advance by default", function()
+  local function with(options)
+    options[1] = rows(4)
+    return data.DataLoader(options)
+  end
+  assert.is_nil(with({num_workers = 0}).workers)
+  assert.equal(2, with({num_workers = 1}).workers.ahead)
+  assert.equal(1, with({num_workers = 256, prefetch_factor = 1}).workers.ahead)
+  for _, n in ipairs {-1, 257} do
+    refuses(function() with {num_workers = n} end, ("bad argument 'num_workers' to 'DataLoader' (a "
+      .. "number from 0 to 256 is needed, got %d)"):format(n))
+  end
+  refuses(function() with {num_workers = 1, prefetch_factor = 0} end,
+    "bad argument 'prefetch_factor' to 'DataLoader' (a number from 1 on is needed, got 0)")
+  refuses(function() with {num_workers = 1, timeout = -1} end,
+    "bad argument 'timeout' to 'DataLoader' (seconds from 0 on are needed, got -1)")
+  for name, value in pairs {timeout = 1, prefetch_factor = 2, persistent_workers = true} do
+    refuses(function() with {[name] = value} end,
+      ("bad argument '%s' to 'DataLoader' (needs workers, but num_workers is 0)"):format(name))
+  end
+end)

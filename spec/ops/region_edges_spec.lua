@@ -114,3 +114,22 @@ describe("deform_conv2d", function()
     end)
   end
 end)
+
+it("FeaturePyramidNetwork and LastLevelP6P7 have torchvision's initial values", function()
+  -- kaiming_uniform_ with a = 1: up to sqrt(3 / fan_in); biases are 0.
+  moth.manual_seed(1)
+  local function check(conv)
+    local bound = math.sqrt(3 / conv.weight[1]:numel())
+    local most = conv.weight:abs():max():item()
+    assert.is_true(most <= bound and most > 0.95 * bound, most / bound)
+    assert.is_true(conv.bias:eq(0):all():item())
+  end
+  local net = ops.FeaturePyramidNetwork({ 16, 32 }, 16)
+  for i = 1, 2 do
+    check(net.inner_blocks[i][1])
+    check(net.layer_blocks[i][1])
+  end
+  local last = ops.LastLevelP6P7(16, 16)
+  check(last.p6)
+  check(last.p7)
+end)
