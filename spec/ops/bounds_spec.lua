@@ -395,3 +395,31 @@ describe("the numbers of an optimizer's step", function()
     end
   end
 end)
+
+describe("the sizes of a gradient", function()
+  local hidden = require("moth.binding.bind").ops
+  -- {f(size), the right size}: each wrong number is refused
+  local rows = {
+    pad_back = {function(k) return hidden.pad_back(moth.ones(2, 4, 6), k, {1, 2}) end, {2, 4, 3}},
+    avg_pool2d_back = {function(k)
+      return hidden.avg_pool2d_back(moth.ones(2, 3, 3, 4), k, {2, 2}, {2, 2}, {0, 0})
+    end, {6, 8}, 4},
+    conv2d_input = {function(k)
+      return hidden.conv2d_input(moth.ones(1, 2, 5, 6), moth.ones(2, 3, 2, 2), k)
+    end, {6, 7}, 4},
+  }
+  for name, row in pairs(rows) do
+    it("are checked by " .. name, function()
+      local f, right = unpack(row)
+      local ok, problem = pcall(f, right)
+      if not ok then error(problem, 0) end
+      for i = 1, #right do
+        local wrong = {unpack(right)}
+        wrong[i] = right[i] + (row[3] or 1)
+        assert.is_false((pcall(f, wrong)))
+        wrong[i] = right[i] - (row[3] or 1)
+        assert.is_false((pcall(f, wrong)))
+      end
+    end)
+  end
+end)
