@@ -402,7 +402,7 @@ describe("the sizes of a gradient", function()
   local rows = {
     pad_back = {function(k) return hidden.pad_back(moth.ones(2, 4, 6), k, {1, 2}) end, {2, 4, 3}},
     avg_pool2d_back = {function(k)
-      return hidden.avg_pool2d_back(moth.ones(2, 3, 3, 4), k, {2, 2}, {2, 2}, {0, 0})
+      return hidden.avg_pool2d_back(moth.ones(2, 3, 3, 4), k, {2, 2}, {2, 2}, {0, 0}, false, true)
     end, {6, 8}, 4},
     conv2d_input = {function(k)
       return hidden.conv2d_input(moth.ones(1, 2, 5, 6), moth.ones(2, 3, 2, 2), k)
