@@ -100,6 +100,27 @@ describe("moth", function()
     end)
   end)
 
+  it("names functions in the traceback, at most 22 of them, or all if that is requested", function()
+    local code = "local function f() error('no luck') end\n"
+      .. "local function g(n) if n == 0 then f() end g(n - 1) return 1 end\n"
+      .. "local function each(h) h() end\n"
+      .. "each(function() g(%d) end)\n"
+    with_file(code:format(1), function(path)
+      local at = "\n\t" .. path
+      assert.equal(path .. ":1: no luck\nstack traceback:" .. at .. ":1: in function 'f'" .. at
+        .. ":2: in function 'g'" .. at .. ":2: in function 'g'" .. at .. ":4: in function 'h'" .. at
+        .. ":3: in function 'each'" .. at .. ":4: in main chunk\n", (moth(path)))
+      local all = shell("MOTH_TRACEBACK=full " .. quoted(launcher.program) .. " " .. quoted(path))
+      assert.truthy(all:find("\n\t[C]: in function 'error'" .. at .. ":1: in function 'f'" .. at, 1,
+        true), all)
+    end)
+    with_file(code:format(40), function(path)
+      local text = moth(path)
+      assert.equal(22, select(2, text:gsub("\n\t[^\n]*: in function", "")))
+      assert.equal("'g'\n\t...\n", text:match "'g'\n\t%.%.%.\n$")
+    end)
+  end)
+
   it("says how a script defines moth, nn, F, optim and data", function()
     local how = {moth = 'moth = require "moth"', nn = "nn = moth.nn",
                  F = "F = moth.nn.functional", optim = "optim = moth.optim",

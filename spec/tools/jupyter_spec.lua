@@ -49,12 +49,13 @@ describe("a notebook", function()
     return json.decode(frames[at + 2]).msg_type, json.decode(frames[at + 5])
   end
 
-  -- Sends a request. @return the content of its reply, and the texts that iopub got until "idle"
-  local function ask(kind, content, key)
+  -- Sends a request. @return the content of its reply, and the texts that iopub got until "idle";
+  -- nothing if a key, a header or a text for the content is given
+  local function ask(kind, content, key, given_header, given_content)
     sent = sent + 1
     local header = ('{"msg_id":"%d","session":"s","msg_type":"%s","version":"5.3"}'):format(sent,
       kind)
-    local parts = {header, "{}", "{}", json.encode(content)}
+    local parts = {given_header or header, "{}", "{}", given_content or json.encode(content)}
     local frames = {"<IDS|MSG>", setmetatable({key = key or signer.key}, wire):sign(unpack(parts)),
       unpack(parts)}
     for i, frame in ipairs(frames) do
@@ -142,6 +143,13 @@ describe("a notebook", function()
     assert.is_truthy(reply.found and reply.data["text/plain"]:find("max(x, 0)", 1, true))
     assert.equal("incomplete", ask("is_complete_request", {code = "for i = 1, 2 do"}).status)
     assert.equal("5.3", ask("kernel_info_request", {}).protocol_version)
+  end)
+
+  it("ignores messages whose header or content is no JSON", function()
+    for _, row in ipairs {{"no header", nil}, {nil, "no content"}} do
+      ask("execute_request", {code = "broken = true", silent = false}, "the key", row[1], row[2])
+    end
+    assert.same({"text/plain: nil"}, select(2, run "broken"))
   end)
 
   it("ignores messages with another signature, and ends at a request", function()
