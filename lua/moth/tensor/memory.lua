@@ -68,7 +68,8 @@ memory.set_memory_floor = define {
   },
   run = function(bytes, handles)
     if bytes < 0 or handles < 0 then
-      errors.raise("set_memory_floor: a floor is not negative")
+      errors.refuse("set_memory_floor", bytes < 0 and "bytes" or "handles",
+        "a number from 0 on is needed", bytes < 0 and bytes or handles, "E_DOMAIN")
     end
     C.moth_memory_floor(ctx, bytes, handles)
   end,
