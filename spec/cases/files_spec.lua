@@ -1,6 +1,7 @@
 --- Cases: files that are written and read.
 
 local ffi = require "ffi"
+local lfs = require "lfs"
 local moth = require "moth"
 local child = require "spec.support.child"
 local files = require "spec.support.files"
@@ -249,4 +250,22 @@ it("a malformed pickle raises", function()
     assert.has_error_like(function() moth.load(files.write("a.pth", files.pth(code))) end,
       "is broken: its pickle " .. text)
   end
+end)
+
+it("a data file is in the folder of its file or below it, and no link", function()
+  local beside = require("moth.io.bytes").beside
+  local data, main = files.write("data.bin", "1"), files.write("main.onnx", "2")
+  assert.is_true(beside(data, main))
+  assert.is_false(beside(files.path "none.bin", main))
+  assert.is_false(beside(data, files.path "none/main.onnx"))
+  assert.is_false(beside("/proc/self/status", main))
+  lfs.mkdir(files.path "sub")
+  assert.is_true(beside(files.write("sub/data.bin", "1"), main))
+  assert.is_false(beside(data, files.path "sub/main.onnx"))
+  lfs.mkdir(files.path "su")
+  assert.is_false(beside(files.path "sub/data.bin", files.path "su/main.onnx"))
+  os.execute(("ln -s /etc/hostname '%s'"):format(files.path "link.bin"))
+  assert.is_false(beside(files.path "link.bin", main))
+  os.execute(("ln '%s' '%s'"):format(data, files.path "second.bin"))
+  assert.is_false(beside(data, main))
 end)

@@ -18,7 +18,7 @@ function Residual:init()
 end
 
 function Residual:forward(x)
-  local _ = x:exp() -- no output needs it
+  local _ = x:exp():tanh() -- no output needs them
   x = F.relu(self.first(x))
   return self.drop(x + self.body(x))
 end
