@@ -53,6 +53,20 @@ describe("moth.tensor", function()
     assert.same({}, { unpack(moth.tensor(3).shape) })
   end)
 
+  it("takes the processor by each of its names", function()
+    local cpu = moth.device "cpu"
+    for _, name in ipairs {"cpu", "cpu:0", "cpu:1", moth.device("cpu", 0)} do
+      assert.equal(cpu, moth.ones(2, {device = name}).device)
+      assert.equal(cpu, moth.tensor({1, 2}, {device = name}).device)
+      assert.equal(cpu, moth.ones(2):to(name).device)
+      assert.equal(cpu, moth.nn.Linear(2, 2, {device = name}).weight.device)
+    end
+    moth.set_default_device "cpu:0"
+    assert.equal(cpu, moth.ones(2).device)
+    moth.set_default_device "cpu"
+    refuses(function() moth.ones(2, {device = "cpu:"}) end, "the device 'cpu:' is not there")
+  end)
+
   it("follows the default dtype", function()
     moth.set_default_dtype(moth.float64)
     local ok, message = pcall(function()

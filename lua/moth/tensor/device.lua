@@ -40,9 +40,9 @@ end
 local GPU, ASK = lib.modes.gpu, lib.modes.ask -- GPU: the index that "cuda" means
 local varies = false  -- true after it was set once
 
--- The core's number of a device: 0 the CPU, 1 + i the i-th GPU.
+-- The core's number of a device: 0 the CPU (also "cpu:0", with any index), 1 + i the i-th GPU.
 local function number_of(name)
-  if name == "cpu" then return 0 end
+  if name:find "^cpu" then return 0 end
   return 1 + (tonumber(name:match ":(%d+)$") or tonumber(C.moth_mode(ctx, GPU, ASK)))
 end
 
@@ -59,7 +59,7 @@ end
 device.codes = setmetatable({}, {
   __index = function(codes, value)
     local name = device.name(value)
-    if not name or name:match "^cpu:" then return nil end
+    if not name then return nil end
     local number = number_of(name)
     if number > 0 and number > device.gpus() then return nil end
     if not varies or name ~= "cuda" then rawset(codes, value, number + 1) end
