@@ -383,8 +383,10 @@ describe("a setting", function()
   end)
 
   it("of memory is not negative", function()
-    fails("set_memory_floor: a floor is not negative", moth.set_memory_floor, -1, 1)
-    fails("set_memory_floor: a floor is not negative", moth.set_memory_floor, 1, -1)
+    fails("bad argument 'bytes' to 'set_memory_floor' (a number from 0", moth.set_memory_floor,
+      -1, 1)
+    fails("bad argument 'handles' to 'set_memory_floor' (a number from 0", moth.set_memory_floor,
+      1, -1)
     moth.set_memory_floor(0, 0)
     moth.set_memory_floor()
     fails("bad argument 'bytes' to 'set_memory_limit' (a size is not negative, got -1",
