@@ -569,3 +569,52 @@ describe("functions with their own loops on the CPU", function()
     end
   end)
 end)
+
+describe("a gradient in float32", function()
+  local registry = require "spec.support.registry"
+  local RANGES = {positive = {0.01, 6}, prob = {0.001, 0.999}, unit = {-0.999, 0.999},
+    large = {1.001, 6}}
+  -- Units of the last place where it is not 4: 1 - y^2 and the like lose digits, as in PyTorch.
+  -- The last three gradients cross 0.
+  local MOST = {tanh = 14, sigmoid = 16, expm1 = 8, erf = 8, erfc = 8, erfinv = 10, rsqrt = 8,
+    gelu = 48, mish = 24, silu = 12}
+  local ENDS = {threshold = true} -- float32 rounds its bound
+
+  -- The largest error over a range, in units of the last place of the gradient, or of 0.1 if that
+  -- is larger; nil if f is no function of each element.
+  local function error_of(f, range, ...)
+    local x = moth.linspace(range[1], range[2], 4001)
+    local function gradient(dtype, ...)
+      local leaf = x:clone():to(dtype):requires_grad_()
+      local y = f(leaf, ...)
+      if y:numel() ~= 4001 or y.dtype ~= dtype then return nil end
+      y:sum():backward()
+      return leaf.grad and leaf.grad:double()
+    end
+    local fine, got = pcall(gradient, moth.float32, ...)
+    if not fine or not got then return nil end
+    local wanted = gradient(moth.float64, ...)
+    local e = (got - wanted):abs() / wanted:abs():clamp(0.1)
+    return moth.where(e:isnan(), 0, e):max():item() * 2 ^ 24
+  end
+
+  it("has a few units of error, for each function of the elements", function()
+    local count, list = 0, {}
+    for _, op in ipairs(registry.ops()) do
+      local example = op.grad and not op.hidden and not op.random and op.name:sub(-1) ~= "_"
+        and not ENDS[op.name] and op.examples[1]
+      local arguments = example and example.arguments()
+      if arguments and #registry.flat(unpack(arguments, 1, arguments.n)) == 1
+         and moth.is_tensor(arguments[1]) then
+        local e = error_of(op.fn, RANGES[example.domain] or {-4, 4},
+          unpack(arguments, 2, arguments.n))
+        if e and e > (MOST[op.name] or 4) then
+          list[#list + 1] = ("%s: %g units"):format(op.name, e)
+        end
+        count = count + (e and e > 0 and 1 or 0)
+      end
+    end
+    assert.same({}, list)
+    assert.is_true(count > 35, count)
+  end)
+end)
