@@ -121,6 +121,11 @@ describe("boxes", function()
       end
     end
     assert.is_true(smaller > 10)
+    local window = {top = 3, left = 5, height = 20, width = 7, inside = moth.tensor {true, false}}
+    local y = t:transform(sample.image, window, "image")
+    assert.is_true(moth.equal(y, sample.image[{{}, {4, 23}, {6, 12}}]))
+    local boxes = T.BoundingBoxes(sample.boxes, "XYXY", {40, 60})
+    assert.same({{0, 0, 7, 17}, {0, 0, 0, 0}}, t:transform(boxes, window, "boxes").data:tolist())
   end)
 end)
 
