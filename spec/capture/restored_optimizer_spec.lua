@@ -27,11 +27,12 @@ local function trained(make, captured)
 end
 
 describe("a captured step of", function()
-  for _, name in ipairs {"SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta", "Adamax", "NAdam",
-    "RAdam", "Rprop", "ASGD"} do
-    it(name .. " goes on from a state that was loaded or emptied", function()
+  for _, name in ipairs {"SGD", "Adam", "AdamW", "Adagrad", "RMSprop", "Adadelta", "Adamax",
+    "NAdam", "RAdam", "Rprop", "ASGD"} do
+    it(name .. " goes on from a loaded or emptied state", function()
       local function make(params)
-        return optim[name](params, name == "SGD" and {lr = 0.1, momentum = 0.9} or {lr = 0.1})
+        local options = name == "SGD" and {lr = 0.1, momentum = 0.9} or {lr = 0.1}
+        return optim[name](params, options)
       end
       assert.is_true(moth.equal(trained(make, false), trained(make, true)), name)
     end)

@@ -279,6 +279,10 @@ describe("its layers", function()
         end
       end
     end
+    local row = {anchors = "3,4, 5,6", mask = "1,0", classes = 1}
+    local plain = run(x, section("yolo", row))
+    row.scale_x_y = 1
+    assert.is_true(moth.equal(plain, (run(x, section("yolo", row)))))
   end)
 
   it("name the called function in errors", function()

@@ -133,6 +133,14 @@ describe("the reference", function()
     end
     local known = anchors()
     for link in page:gmatch "%]%(([%w_.]+#[%w_]+)%)" do assert.is_true(known[link], link) end
+    local hints = 0
+    for hint in page:gmatch "\n%- `[^\n]-`: ([^\n]+)" do -- no marks of Markdown
+      if not hint:find "^%[" then
+        hints = hints + 1
+        assert.is_nil(hint:gsub("\\.", ""):find "[`*_<>|%[%]]", hint)
+      end
+    end
+    assert.is_true(hints > 100, hints)
   end)
 end)
 

@@ -114,6 +114,13 @@ describe("the annotation files", function()
     assert.truthy(text:find("fun(in_features: moth.int, out_features: moth.int, bias?: boolean",
       1, true), text)
     assert.truthy(text:find("names: moth.nn.Linear.Args): moth.nn.Linear", 1, true), text)
+    for _, line in ipairs {
+      "fun(start_dim?: moth.int, end_dim?: moth.int|moth.nn.Flatten.Args): moth.nn.Flatten",
+      "fun(args: moth.nn.Flatten.Args): moth.nn.Flatten",
+      "fun(negative_slope?: number, inplace?: boolean|moth.nn.LeakyReLU.Args): moth.nn.LeakyReLU",
+    } do
+      assert.truthy(page:find("\n---@overload " .. line .. "\n", 1, true), line)
+    end
   end)
 
   it("define each type that they name", function()

@@ -214,7 +214,12 @@ describe("SummaryWriter", function()
     end)
     local value = events(path)[2].summary.value[1]
     assert.equal("custom_scalars__config__", value.tag)
-    assert.is_truthy(value.tensor.string_val[1]:find("low", 1, true))
+    local function field(number, body) return string.char(8 * number + 2, #body) .. body end
+    local lines = field(1, "loss") .. field(2, field(1, "a") .. field(1, "b"))
+    local area = field(1, "range") .. field(3, field(1, field(1, "a") .. field(2, "low")
+      .. field(3, "high")))
+    assert.equal(field(2, field(1, "all") .. field(2, lines) .. field(2, area)),
+      value.tensor.string_val[1])
   end)
 
   it("writes the graph of a net: ops and parameters by the paths of modules", function()
