@@ -317,6 +317,14 @@ rules["early return"] = function(code, add, language)
   end
 end
 
+-- Functions of which the first two arguments may be swapped.
+local COMMUTE = {}
+for name in ([[PLUS TIMES Add Mul Max Min And Or Xor add mul max min fmax fmin maximum minimum hypot
+  band bor bxor equal gcd lcm logical_and logical_or logical_xor moth_add_overflow
+  moth_mul_overflow]]):gmatch "%S+" do
+  COMMUTE[name] = true
+end
+
 rules["arguments swapped"] = function(code, add, _, original)
   local at = 1
   while true do
@@ -334,7 +342,10 @@ rules["arguments swapped"] = function(code, add, _, original)
         if code:sub(stop + 1, stop + 1) ~= "," then break end
         from = stop + 2
       end
-      for i = 1, #list - 1 do
+      -- A method has its first argument before the colon.
+      local name = head:match "([%w_]+)%s?%($"
+      local commutes = COMMUTE[name] and not head:find(":" .. name .. "%s?%($")
+      for i = commutes and 2 or 1, #list - 1 do
         local a, b = list[i], list[i + 1]
         local one = original:sub(a[1], a[2]):match "^%s*(.-)%s*$"
         local two = original:sub(b[1], b[2]):match "^%s*(.-)%s*$"
