@@ -342,9 +342,9 @@ rules["arguments swapped"] = function(code, add, _, original)
         if code:sub(stop + 1, stop + 1) ~= "," then break end
         from = stop + 2
       end
-      -- A method has its first argument before the colon.
-      local name = head:match "([%w_]+)%s?%($"
-      local commutes = COMMUTE[name] and not head:find(":" .. name .. "%s?%($")
+      -- A tensor's method has its first argument before the colon; g:Mul(a, b) has not.
+      local mark, name = head:match "(:?)([%w_]+)%s?%($"
+      local commutes = COMMUTE[name] and (mark == "" or name:find "^%u")
       for i = commutes and 2 or 1, #list - 1 do
         local a, b = list[i], list[i + 1]
         local one = original:sub(a[1], a[2]):match "^%s*(.-)%s*$"
