@@ -43,6 +43,10 @@ end
 
 local function taken() return lib.adopt(lib.Handle(out[0]._slot, out[0]._gen), 0) end
 
+-- No call returns MOTH_WANT.
+setup(function() moth.collect() moth.set_memory_floor(2 ^ 52, 2 ^ 52) end)
+teardown(function() moth.set_memory_floor() end)
+
 describe("in a slice of time", function()
   local few = moth.ones(64)
   local column, row = moth.ones(2048, 1), moth.ones(1, 2048)

@@ -44,6 +44,10 @@ local function set(...)
   end
 end
 
+-- No call returns MOTH_WANT.
+setup(function() moth.collect() moth.set_memory_floor(2 ^ 52, 2 ^ 52) end)
+teardown(function() moth.set_memory_floor() end)
+
 describe("a setting raises for", function()
   refused {
     {"E_DTYPE", "dtype", "there is no dtype 10",
