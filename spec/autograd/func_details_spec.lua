@@ -2,16 +2,10 @@
 -- list, which argument, dimensions in and out, randomness, functional_call's refusals.
 
 local moth = require "moth"
+local fails = require("spec.support.refusals").fails
 
 local nn, func, AF = moth.nn, moth.func, moth.autograd.functional
 local none = moth.none
-
-local function fails(text, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  local message = tostring(type(problem) == "table" and problem.message or problem)
-  if not message:find(text, 1, true) then error(message .. "\nlacks: " .. text) end
-end
 
 local function T(list) return moth.tensor(list, {dtype = moth.float64}) end
 

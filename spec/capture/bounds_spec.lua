@@ -2,17 +2,10 @@
 -- of many values has changed; reasons, messages and what a refused call leaves.
 
 local moth = require "moth"
+local fails = require("spec.support.refusals").fails
 local nn = moth.nn
 
 local function made(step) return step.made end
-
-local function fails(wanted, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  if not tostring(problem):find(wanted, 1, true) then
-    error(tostring(problem) .. "\nlacks: " .. wanted, 2)
-  end
-end
 
 local one = moth.ones(1)
 

@@ -2,15 +2,9 @@
 -- other value does, what a refused call leaves behind.
 
 local moth = require "moth"
+local fails = require("spec.support.refusals").fails
 
 local nn, autograd = moth.nn, moth.autograd
-
-local function fails(pattern, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  local message = tostring(type(problem) == "table" and problem.message or problem)
-  if not message:find(pattern, 1, true) then error(message .. "\nlacks: " .. pattern) end
-end
 
 local function shape(x) return tostring(x.shape) end
 

@@ -2,21 +2,13 @@
 -- compare whole texts, so that swapped or wrong values in a message fail.
 
 local moth = require "moth"
+local refusals = require "spec.support.refusals"
 
 local nn, F, autograd = moth.nn, moth.nn.functional, moth.autograd
 local D, data, init = moth.distributions, moth.utils.data, moth.nn.init
 
 -- Makes a claim for each row: a name, the text of the message (not a pattern), a function.
-local function refused(rows)
-  for _, row in ipairs(rows) do
-    it(row[1], function()
-      local ok, problem = pcall(row[3])
-      assert.is_false(ok, "was taken")
-      local message = tostring(type(problem) == "table" and problem.message or problem)
-      if not message:find(row[2], 1, true) then error(message .. "\nlacks: " .. row[2]) end
-    end)
-  end
-end
+local function refused(rows) refusals.each(it, rows) end
 
 local function parameter(...) return nn.Parameter(moth.rand(...)) end
 

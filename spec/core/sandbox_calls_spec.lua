@@ -2,14 +2,7 @@
 -- limits of values on the stack hold at their bounds.
 
 local moth = require "moth"
-
-local function fails(wanted, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  if not tostring(problem):find(wanted, 1, true) then
-    error(tostring(problem) .. "\nlacks: " .. wanted)
-  end
-end
+local fails = require("spec.support.refusals").fails
 
 local function pack(...) return {n = select("#", ...), ...} end
 

@@ -2,14 +2,7 @@
 
 local moth = require "moth"
 local measure = require "moth.sandbox.measure"
-
-local function fails(wanted, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  if not tostring(problem):find(wanted, 1, true) then
-    error(tostring(problem) .. "\nlacks: " .. wanted)
-  end
-end
+local fails = require("spec.support.refusals").fails
 
 describe("the memory that a sandbox keeps", function()
   it("counts the texts of iterators", function()

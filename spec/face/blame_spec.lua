@@ -4,15 +4,8 @@
 local moth = require "moth"
 local blame = require "moth.error.blame"
 local class = require "moth.base.class"
+local fails = require("spec.support.refusals").fails
 local nan = 0 / 0
-
-local function fails(wanted, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  if not tostring(problem):find(wanted, 1, true) then
-    error(tostring(problem) .. "\nlacks: " .. wanted, 2)
-  end
-end
 
 -- A call name(a, b, c) with these values, by position.
 local function call(name, ...)

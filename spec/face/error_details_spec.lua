@@ -5,18 +5,8 @@ local ffi = require "ffi"
 local moth = require "moth"
 local errors = require "moth.error"
 local shown = require "moth.error.shown"
+local fails = require("spec.support.refusals").fails
 local nn = moth.nn
-
-local function message(f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  return tostring(problem)
-end
-
-local function fails(wanted, f, ...)
-  local problem = message(f, ...)
-  if not problem:find(wanted, 1, true) then error(problem .. "\nlacks: " .. wanted, 2) end
-end
 
 describe("a description of a value", function()
   it("shows numbers exactly up to 2^53, and short texts and lists in full", function()

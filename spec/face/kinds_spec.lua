@@ -2,17 +2,7 @@
 -- and what the function gets, which it refuses and how, by position, by name, absent and none.
 
 local moth = require "moth"
-
-local function message(f, ...)
-  local ok, problem = pcall(f, ...)
-  if ok then return "(taken)" end
-  return tostring(problem)
-end
-
-local function fails(wanted, f, ...)
-  local problem = message(f, ...)
-  if not problem:find(wanted, 1, true) then error(problem .. "\nlacks: " .. wanted, 2) end
-end
+local fails = require("spec.support.refusals").fails
 
 -- A function with one argument of a kind, which returns what it gets.
 local function of_kind(kind, more)

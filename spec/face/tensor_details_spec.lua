@@ -1,15 +1,8 @@
 -- Printing, conversion, sizes, values and fields of tensors: each form, both sides of each bound.
 
 local moth = require "moth"
+local fails = require("spec.support.refusals").fails
 local f32, f64, i64 = moth.float32, moth.float64, moth.int64
-
-local function fails(wanted, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  if not tostring(problem):find(wanted, 1, true) then
-    error(tostring(problem) .. "\nlacks: " .. wanted, 2)
-  end
-end
 
 local function body(x) return (tostring(x):gsub("\n%[[^\n]*%]$", "")) end
 

@@ -2,22 +2,14 @@
 -- options that change a value.
 
 local moth = require "moth"
+local refusals = require "spec.support.refusals"
 local metrics = moth.metrics
 local f = metrics.functional
 
 local function near(wanted, x) assert.near(wanted, moth.is_tensor(x) and x:item() or x, 1e-6) end
 
 -- Makes a claim for each row: a name, the text of the message (not a pattern), a function.
-local function refused(rows)
-  for _, row in ipairs(rows) do
-    it(row[1], function()
-      local ok, problem = pcall(row[3])
-      assert.is_false(ok, "was taken")
-      local message = tostring(type(problem) == "table" and problem.message or problem)
-      if not message:find(row[2], 1, true) then error(message .. "\nlacks: " .. row[2]) end
-    end)
-  end
-end
+local function refused(rows) refusals.each(it, rows) end
 
 local function contains(text, problem)
   if not tostring(problem):find(text, 1, true) then

@@ -2,17 +2,12 @@
 -- are in golden_spec.lua.
 
 local moth = require "moth"
+local raises = require("spec.support.refusals").fails
 local metrics, nn = moth.metrics, moth.nn
 
 local function near(wanted, x) assert.near(wanted, x:item(), 1e-6) end
 
 -- Checks that f raises an error with this text.
-local function raises(text, f)
-  local ok, message = pcall(f)
-  assert.is_false(ok, "no error")
-  assert.is_truthy(tostring(message):find(text, 1, true), message)
-end
-
 local Hits = nn.class("Hits", metrics.Metric)
 function Hits:init()
   self:add_state("hits", 0, "sum")

@@ -2,21 +2,13 @@
 -- failed call leaves behind. Values of metrics are in golden_spec.lua.
 
 local moth = require "moth"
+local refusals = require "spec.support.refusals"
 local metrics, nn = moth.metrics, moth.nn
 
 local function near(wanted, x) assert.near(wanted, moth.is_tensor(x) and x:item() or x, 1e-6) end
 
 -- Makes a claim for each row: a name, the text of the message (not a pattern), a function.
-local function refused(rows)
-  for _, row in ipairs(rows) do
-    it(row[1], function()
-      local ok, problem = pcall(row[3])
-      assert.is_false(ok, "was taken")
-      local message = tostring(type(problem) == "table" and problem.message or problem)
-      if not message:find(row[2], 1, true) then error(message .. "\nlacks: " .. row[2]) end
-    end)
-  end
-end
+local function refused(rows) refusals.each(it, rows) end
 
 -- Returns the text of moth.warn in a call of f, and f's result.
 local function warned(f)

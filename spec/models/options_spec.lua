@@ -1,15 +1,9 @@
 -- Options of the models: what each changes, which are refused, and initial values.
 
 local moth = require "moth"
+local fails = require("spec.support.refusals").fails
 
 local nn, models = moth.nn, moth.models
-
-local function fails(text, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  local message = tostring(type(problem) == "table" and problem.message or problem)
-  if not message:find(text, 1, true) then error(message .. "\nlacks: " .. text) end
-end
 
 local function shape(x) return table.concat({unpack(x.shape)}, " ") end
 

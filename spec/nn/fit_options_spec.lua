@@ -5,18 +5,12 @@ local moth = require "moth"
 local base = require "moth.callbacks.base"
 local History = require "moth.callbacks.history"
 local measures = require "moth.callbacks.measures"
+local raises = require("spec.support.refusals").fails
 
 local nn, F, optim, data, callbacks = moth.nn, moth.nn.functional, moth.optim, moth.data,
   moth.callbacks
 
 -- Checks that f raises an error with this text (not a pattern).
-local function raises(text, f)
-  local ok, problem = pcall(f)
-  assert.is_false(ok, "was taken")
-  local message = tostring(type(problem) == "table" and problem.message or problem)
-  if not message:find(text, 1, true) then error(message .. "\nlacks: " .. text, 2) end
-end
-
 -- The arguments of a run on 8 samples in batches of 2.
 local function arguments(more)
   moth.manual_seed(3)

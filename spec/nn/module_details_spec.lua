@@ -2,6 +2,7 @@
 -- an option's other value does, calls by name in captured steps.
 
 local moth = require "moth"
+local fails = require("spec.support.refusals").fails
 
 local nn = moth.nn
 
@@ -11,13 +12,6 @@ local function kinds(list)
   local names = {}
   for i, m in ipairs(list) do names[i] = nn.typename(m) end
   return table.concat(names, " ")
-end
-
-local function fails(pattern, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  local message = tostring(type(problem) == "table" and problem.message or problem)
-  if not message:find(pattern, 1, true) then error(message .. "\nlacks: " .. pattern) end
 end
 
 describe("a call by names", function()

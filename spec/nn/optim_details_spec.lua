@@ -3,6 +3,7 @@
 -- in float64.
 
 local moth = require "moth"
+local fails = require("spec.support.refusals").fails
 
 local nn, optim = moth.nn, moth.optim
 local S = optim.lr_scheduler
@@ -15,13 +16,6 @@ end
 
 local function schedule(code, o)
   return setfenv(assert(loadstring("return " .. code)), {S = S, o = o, math = math})()
-end
-
-local function fails(pattern, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  local message = tostring(type(problem) == "table" and problem.message or problem)
-  if not message:find(pattern, 1, true) then error(message .. "\nlacks: " .. pattern) end
 end
 
 -- A schedule; the first group's rates after step(epoch) for the epochs 3, 1, 0, 4, 5, 6, 9, 12, 2;

@@ -4,18 +4,10 @@ local moth = require "moth"
 local operands = require "spec.support.operands"
 
 local F = moth.nn.functional
-local r, u, ints, apart, check = operands.r, operands.u, operands.ints, operands.apart,
-  operands.check
+local r, u, ints, apart = operands.r, operands.u, operands.ints, operands.apart
 
 local function claims(what, rows)
-  describe(what, function()
-    for _, row in ipairs(rows) do
-      it("has the right results and gradients: " .. row[1], function()
-        moth.manual_seed(2)
-        check(row[1], row[2], row[3](), row[4])
-      end)
-    end
-  end)
+  describe(what, function() operands.claims(it, rows) end)
 end
 
 local function conv(f, options) return function(x, w, b)

@@ -4,6 +4,7 @@
 local moth = require "moth"
 local raster = require "moth.plot.raster"
 local style = require "moth.plot.style"
+local sink = require "spec.support.sink"
 
 local plot = moth.plot
 
@@ -201,13 +202,6 @@ end)
 -- ---- live ----
 
 describe("a live plot", function()
-  local function sink()
-    local out = {text = ""}
-    function out.write(_, ...) out.text = out.text .. table.concat {...} end
-    function out.flush() end
-    return out
-  end
-
   it("keeps the least and the largest of each four of more than 4096 points", function()
     local live = plot.live {out = sink()}
     for step = 1, 4096 do

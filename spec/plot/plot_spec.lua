@@ -5,6 +5,7 @@ local moth = require "moth"
 local files = require "spec.support.files"
 local graphics = require "moth.plot.graphics"
 local ticks = require "moth.plot.ticks"
+local sink = require "spec.support.sink"
 
 local plot = moth.plot
 
@@ -369,13 +370,6 @@ end)
 -- ---- live ----
 
 describe("live", function()
-  local function sink()
-    local out = {text = ""}
-    function out.write(_, ...) out.text = out.text .. table.concat {...} end
-    function out.flush() end
-    return out
-  end
-
   it("writes the curves once in a log", function()
     local out = sink()
     local live = plot.live {title = "loss", out = out}

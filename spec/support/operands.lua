@@ -181,4 +181,15 @@ function operands.apart(...)
   return ((moth.randperm(n):double() / n - 0.5) * 4 + 0.01):view(...)
 end
 
+--- A claim for each row {name, f, make, options}: operands.check of f with what make() returns.
+-- @param it  Busted's `it`, which only specs see
+function operands.claims(it, rows)
+  for _, row in ipairs(rows) do
+    it("has the right results and gradients: " .. row[1], function()
+      moth.manual_seed(2)
+      operands.check(row[1], row[2], row[3](), row[4])
+    end)
+  end
+end
+
 return operands

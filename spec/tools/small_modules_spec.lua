@@ -4,16 +4,9 @@
 local moth = require "moth"
 local json = require "moth.json"
 local machine = require "moth.base.machine"
+local fails = require("spec.support.refusals").fails
 local testing = moth.testing
 local nan = 0 / 0
-
-local function fails(wanted, f, ...)
-  local ok, problem = pcall(f, ...)
-  assert.is_false(ok)
-  if not tostring(problem):find(wanted, 1, true) then
-    error(tostring(problem) .. "\nlacks: " .. wanted, 2)
-  end
-end
 
 describe("moth.testing.assert_close", function()
   local close = testing.assert_close
