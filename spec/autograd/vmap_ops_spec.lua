@@ -2,6 +2,7 @@
 -- choice of batched tensors. MOTH_SPEC_OP=pattern selects ops.
 
 local moth = require "moth"
+local raised = require "spec.support.batching"
 local registry = require "spec.support.registry"
 local lib = require "moth.binding.lib"
 
@@ -190,6 +191,7 @@ describe("vmap of", function()
             error(("%s(%s): %s"):format(op.name, example.code, tostring(message)), 0)
           end
         end
+        assert.same({}, raised())
         moth.collect()
       end)
     end

@@ -2,6 +2,7 @@
 -- classes, lists of positions) equals a loop over the samples.
 
 local moth = require "moth"
+local raised = require "spec.support.batching"
 local flat = require("spec.support.registry").flat
 
 local F = moth.nn.functional
@@ -185,6 +186,7 @@ describe("vmap", function()
           assert.is_true(moth.allclose(z, y, {rtol = 1e-4, atol = 1e-5}))
         end
       end
+      assert.same({}, raised())
     end)
 
     it("has the gradients of a loop: " .. row[1], function()
@@ -216,6 +218,7 @@ describe("vmap", function()
         local a, b = one[k] or moth.zeros_like(floats[k]), other[k] or moth.zeros_like(floats[k])
         assert.is_true(moth.allclose(a, b, {rtol = 1e-3, atol = 1e-4}))
       end
+      assert.same({}, raised())
     end)
   end
 

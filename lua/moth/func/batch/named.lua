@@ -4,6 +4,7 @@
 local bind = require "moth.binding.bind"
 local lib = require "moth.binding.lib"
 local rules = require "moth.func.batch.rules"
+local types = require("moth.tensor.dtype").by_name
 
 local ops = bind.ops
 local tensor, ints, int = rules.tensor, rules.ints, rules.int
@@ -299,7 +300,8 @@ local function own_positions(replay, list)
   end
   local shape = {replay.size}
   for d = 1, most do shape[d + 1] = 1 end
-  out[1] = ops.reshape(ops.arange(replay.size), shape)
+  local device = replay:whole(list[1]).device
+  out[1] = ops.reshape(ops.arange(1, replay.size + 1, 1, types.int64, device), shape)
   for k, index in ipairs(list) do out[k + 1] = rules.align(replay, index, most) end
   return out
 end
