@@ -217,6 +217,65 @@ describe("an exported file has", function()
   end)
 end)
 
+describe("an exported function has its values at both sides of each of its bounds:", function()
+  local inf = math.huge
+  local points = moth.tensor {0, 1e-20, 0.25, 0.49, 0.5, 0.51, 0.99, 0.9965, 0.9967, 0.99999, 1,
+    1.5, 2, 2.5, 2.99, 3, 3.01, 3.5, 5.99, 6, 6.01, 10, 19.9, 20.1, 40, 88, 100, 3e10, inf}
+  points = moth.cat({points, -points, moth.tensor {0 / 0}})
+  local numbers = moth.tensor {0, 0.25, 0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4.5, 100}
+  numbers = moth.cat({numbers, -numbers})
+
+  local function check(f, x, name)
+    local got, want = exported(f, x)(x), f(x)
+    for i = 1, x:numel() do
+      local a, b = got[i]:float():item(), want[i]:float():item()
+      -- gelu, silu and mish are x times 0 at minus infinity; a difference of two numbers near 1
+      -- has an error of 1e-7
+      local same = a == b or a ~= a and (b ~= b or x[i]:item() == -inf)
+        or math.abs(a - b) <= 3e-6 * math.abs(b) + 3e-7
+      assert.is_true(same, ("%s of %.9g: %.9g, not %.9g"):format(name, x[i]:item(), a, b))
+    end
+  end
+
+  local names = "abs acos acosh angle asin asinh atan atanh ceil cos cosh deg2rad erf erfc erfinv "
+    .. "exp exp2 expm1 floor frac isfinite isinf isnan lgamma log log10 log1p log2 logit "
+    .. "nan_to_num neg positive rad2deg reciprocal relu round rsqrt sigmoid sign sin sinh sqrt "
+    .. "square tan tanh trunc"
+  for name in names:gmatch "%S+" do it(name, function() check(moth[name], points, name) end) end
+  names = "celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish "
+    .. "relu6 selu silu softplus softshrink softsign tanhshrink"
+  for name in names:gmatch "%S+" do it(name, function() check(F[name], points, name) end) end
+
+  local rows = {
+    gelu = function(x) return F.gelu(x, "tanh") end,
+    threshold = function(x) return F.threshold(x, 0.5, -7) end,
+    softplus = function(x) return F.softplus(x, 2, 5) end,
+    logit = function(x) return moth.logit(x, 0.01) end,
+    clamp = function(x) return x:clamp(-0.5, 3) end,
+    nan_to_num = function(x) return x:nan_to_num(7, 8, 9) end,
+    smooth_l1_loss = function(x)
+      return F.smooth_l1_loss(x, x * 0 + 0.5, {beta = 0.5, reduction = "none"})
+    end,
+    huber_loss = function(x)
+      return F.huber_loss(x, x * 0 + 0.5, {delta = 2.5, reduction = "none"})
+    end,
+  }
+  for name, f in pairs(rows) do
+    it(name .. " with options", function() check(f, points, name) end)
+  end
+
+  names = "atan2 float_power floor_divide fmod hypot logaddexp logaddexp2 maximum minimum pow "
+    .. "remainder true_divide"
+  for name in names:gmatch "%S+" do
+    it(name, function()
+      for _, c in ipairs {2, -1.5, 0} do
+        check(function(x) return moth[name](x, x * 0 + c) end, numbers, name .. " with " .. c)
+        check(function(x) return moth[name](x * 0 + c, x) end, numbers, name .. " from " .. c)
+      end
+    end)
+  end
+end)
+
 it("accepts PyTorch's exporter options", function()
   local net = exported(nn.Linear(2, 1), moth.ones(1, 2),
     { export_params = true, do_constant_folding = true, opset_version = 17 })

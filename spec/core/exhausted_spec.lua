@@ -74,3 +74,33 @@ describe("out of memory in a gradient", function()
     end
   end
 end)
+
+-- The call of an example with its f32 tensors in f16; nil if the op refuses f16.
+local function halved(op, example)
+  local arguments = registry.map(example.arguments(), function(x)
+    return lib.istensor(x) and x.dtype == moth.float32 and x:to(moth.float16) or x
+  end)
+  local function f()
+    local copies = op.mutates and registry.map(arguments, function(x)
+      return lib.istensor(x) and x:clone() or x
+    end) or arguments
+    return op.fn(unpack(copies, 1, copies.n))
+  end
+  return pcall(f) and f or nil
+end
+
+describe("out of memory in f16", function()
+  local collect = lib.collect
+  before_each(function() lib.collect = function() return false end end)
+  after_each(function() lib.collect = collect end)
+
+  for _, op in ipairs(registry.ops()) do
+    it("raises an error of " .. op.name, function()
+      for _, example in ipairs(op.examples) do
+        local f = halved(op, example)
+        local k = 1
+        while f and fails(f, k) do k = k + 1 end
+      end
+    end)
+  end
+end)

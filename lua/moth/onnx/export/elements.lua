@@ -104,7 +104,9 @@ function ops.softshrink(g, a)
   return g:Shrink(a.input, {lambd = float(a.lambd), bias = float(a.lambd)})
 end
 function ops.hardshrink(g, a) return g:Shrink(a.input, {lambd = float(a.lambd)}) end
-function ops.threshold(g, a) return g:Where(g:Greater(a.input, a.threshold), a.input, a.value) end
+function ops.threshold(g, a) -- NaN stays
+  return g:Where(g:LessOrEqual(a.input, a.threshold), a.value, a.input)
+end
 
 function ops.softplus(g, a)
   local scaled = a.beta ~= 1 and g:Mul(a.input, a.beta) or a.input

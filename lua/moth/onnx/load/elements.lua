@@ -29,7 +29,7 @@ N.Elu = row("alpha=1.0", function(a, x) return F.elu(x, a.alpha) end)
 N.Celu = row("alpha=1.0", function(a, x) return F.celu(x, a.alpha) end)
 N.LeakyRelu = row("alpha=0.01", function(a, x) return F.leaky_relu(x, a.alpha) end)
 N.Selu = row("alpha=1.67326319217681884765625 gamma=1.05070102214813232421875", function(a, x)
-  return M.where(x:gt(0), x, (x:exp() - 1) * a.alpha) * a.gamma
+  return M.where(x:gt(0), x, x:expm1() * a.alpha) * a.gamma
 end)
 N.ThresholdedRelu = row("alpha=1.0", function(a, x) return F.threshold(x, a.alpha, 0) end)
 N.HardSigmoid = row("alpha=0.2 beta=0.5", function(a, x)
