@@ -220,7 +220,7 @@ local WHERE = {
 local function frequencies(name, doc, last, first)
   --- moth.fft.fftfreq(n, d): frequencies in cycles per unit of time.
   fft[name] = define {
-    name = name, doc = doc, args = WHERE,
+    name = name, doc = doc, args = WHERE, scoped = true,
     examples = "5\n4, 0.5, {dtype = moth.float64, requires_grad = true}",
     run = function(n, d, dtype, device, requires_grad)
       if n < 1 then

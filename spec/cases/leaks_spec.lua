@@ -1,6 +1,8 @@
 --- Cases: no op keeps memory that its results do not need, after a call, a backward pass or an
 -- error. Rare paths are in rare_leaks_spec.lua.
 
+local moth = require "moth"
+local bind = require "moth.binding.bind"
 local measured = require "spec.support.leaks"
 local mistakes = require "spec.support.wrong_values"
 local registry = require "spec.support.registry"
@@ -74,4 +76,50 @@ describe("every op of the registry, called four times in a scope,", function()
       return example == op.examples[1] and raising(op, example)
     end))
   end)
+end)
+
+-- Scopes of functions free their intermediate tensors at once: without a collection only results
+-- are left, and what is made of arguments (a table becomes a tensor). Metrics leave their states.
+describe("every function with examples,", function()
+  local spaces = {[""] = 3, ["nn.functional"] = 3, linalg = 3, fft = 3, special = 3, ops = 3,
+    ["signal.windows"] = 3, ["metrics.functional"] = 8}
+
+  local function tensors_in(value)
+    if moth.is_tensor(value) then return 1 end
+    local n = 0
+    for _, item in pairs(type(value) == "table" and value or {}) do n = n + tensors_in(item) end
+    return n
+  end
+
+  local function extra(fn, example)
+    local arguments = example.arguments()
+    for _ = 1, 2 do pcall(fn, unpack(arguments, 1, arguments.n)) end -- loads what it needs
+    moth.collect()
+    collectgarbage "stop"
+    local before = moth.memory().live_handles
+    local got = {pcall(fn, unpack(arguments, 1, arguments.n))}
+    local after = moth.memory().live_handles
+    collectgarbage "restart"
+    return got[1] and after - before - tensors_in(got) or 0
+  end
+
+  for space, most in pairs(spaces) do
+    it(("keeps at most %d tensors besides its results: moth.%s"):format(most, space), function()
+      local at, found = moth, {}
+      for key in space:gmatch "[^.]+" do at = at[key] end
+      local names = space == "" and bind.names() or {}
+      for name in pairs(at) do names[#names + 1] = name end
+      for _, name in ipairs(names) do
+        local ok, sig = pcall(bind.signature, at[name])
+        local reads = name:find "load" or name:find "save" or name:find "seed" or name:find "^set_"
+        if ok and sig and sig.lua and type(sig.examples) == "string" and not reads then
+          for _, example in ipairs(registry.examples(sig.examples)) do
+            local n = extra(at[name], example)
+            if n > most then found[#found + 1] = ("%s(%s): %d"):format(name, example.code, n) end
+          end
+        end
+      end
+      assert.same({}, found)
+    end)
+  end
 end)

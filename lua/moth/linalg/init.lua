@@ -310,6 +310,7 @@ linalg.pinv = define {
       .. "size times the dtype's precision", numbers = true, optional = true},
     HERMITIAN,
   },
+  scoped = true,
   run = function(x, atol, rtol, hermitian)
     need_matrices("pinv", x, hermitian)
     if hermitian then x = symmetric(x) end

@@ -109,7 +109,7 @@ local function of_class(name, class_name, doc, rows, examples, preds, target)
   local args = {preds, target}
   for _, row in ipairs(rows) do args[#args + 1] = row end
   functional[name] = define {
-    name = name, doc = doc, args = args, examples = examples,
+    name = name, doc = doc, args = args, examples = examples, scoped = true,
     run = function(a, b, ...)
       local given = {}
       for i, row in ipairs(rows) do given[row[2]] = (select(i, ...)) end

@@ -97,7 +97,7 @@ function tasks.functions(space, names, orders, text)
     local args = {inputs.preds, inputs.target, unpack(rows)}
     local class_name = (OF[task] or "") .. names[2]
     space[prefix .. names[1]] = define {
-      name = prefix .. names[1], args = args, examples = text[task],
+      name = prefix .. names[1], args = args, examples = text[task], scoped = true,
       doc = text.doc .. (task == "any" and "" or (" Of the task \"%s\"."):format(task)),
       run = function(preds, target, ...)
         local metric = metrics[class_name](by_name(arguments, ...))

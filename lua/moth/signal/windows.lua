@@ -37,7 +37,7 @@ local function make(name, doc, more, terms, examples, mirrored)
   for _, row in ipairs(WHERE) do args[#args + 1] = row end
   local at = #more + 1
   windows[name] = define {
-    name = name, doc = doc, args = args,
+    name = name, doc = doc, args = args, scoped = true,
     examples = (examples or "5") .. "\n4, {sym = false, dtype = moth.float64, requires_grad = "
       .. "true" .. (name == "general_cosine" and ", a = {0.5, 0.5}}" or "}"),
     run = function(n, ...)

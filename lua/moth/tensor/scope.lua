@@ -102,13 +102,15 @@ end
 local function keep_more(...)
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
-    if lib.istensor(value) then C.moth_keep(ctx, value) end
+    if lib.istensor(value) then C.moth_keep(ctx, value)
+    elseif type(value) == "table" then keep_in(value, {}) end
   end
 end
 
 local function finish(id, ok, first, ...)
   if ok then -- the usual case has no loop
-    if lib.istensor(first) then C.moth_keep(ctx, first) end
+    if lib.istensor(first) then C.moth_keep(ctx, first)
+    elseif type(first) == "table" then keep_in(first, {}) end
     if select("#", ...) > 0 then keep_more(...) end
   end
   C.moth_scope_close(ctx, id)
@@ -118,7 +120,7 @@ end
 
 --- A function of several ops that frees its intermediate tensors when it returns. It must not call
 -- user code, nor keep a tensor that it creates.
--- @param run  the function; its results are tensors and other plain values
+-- @param run  the function; it returns tensors, plain tables with tensors, and other values
 -- @return the function with a scope around it
 function scope.inside(run)
   return function(...)
