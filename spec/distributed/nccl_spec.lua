@@ -153,6 +153,25 @@ describe("moth.distributed with NCCL", function()
       output)
   end)
 
+  it("closes its connections at the end of the group", function()
+    local output = without_mpi(3, [[
+      local function sockets()
+        local pipe = io.popen "ls -l /proc/$PPID/fd | grep -c socket:"
+        local n = tonumber(pipe:read "*a")
+        pipe:close()
+        return n
+      end
+      local before = sockets()
+      dist.init_process_group{backend = "nccl", timeout = 60}
+      dist.barrier()
+      local during, rank = sockets(), dist.get_rank()
+      dist.destroy_process_group()
+      io.write(("%d: %d, then %d\n"):format(rank, during - before, sockets() - before))]])
+    assert.matches("0: [2-9], then 0\n", output)
+    assert.matches("1: [1-9], then 0\n", output)
+    assert.matches("2: [1-9], then 0\n", output)
+  end)
+
   it("runs in one process without a launcher", function()
     local output = alone [[
       dist.init_process_group{backend = "nccl"}

@@ -292,3 +292,40 @@ describe("padding", function()
     assert.same({2, 3}, lengths:tolist())
   end)
 end)
+
+describe("a recurrent op names the weight that does not fit", function()
+  local ops = require("moth.binding.bind").ops
+  local fails = require("spec.support.refusals").fails
+  local gates = {rnn_tanh = 1, rnn_relu = 1, gru = 3, lstm = 4}
+
+  -- The shapes of layer 1, by position in params: at `k`, `shape`. Features of the input, 2 by the
+  -- weights. The message.
+  local rows = {
+    {0, {}, 5, "'input' to '%s' (2 features are needed, got 5"},
+    {1, {4, 2}, 5, "'params' to '%s' (weight_ih of layer 1 is f32 (G + 1, 2), but (G, 5) is"},
+    {1, {4, 2}, 2, "'params' to '%s' (weight_ih of layer 1 is f32 (G + 1, 2), but (G, 2) is"},
+    {1, {3, 2, 1}, 5, "'params' to '%s' (weight_ih of layer 1 is f32 (G, 2, 1), but (G, 5) is"},
+    {1, {3}, 2, "'params' to '%s' (weight_ih of layer 1 is f32 (G), but (G, 2) is needed"},
+    {2, {3, 2}, 2, "'params' to '%s' (weight_hh of layer 1 is f32 (G, 2), but (G, 3) is needed"},
+    {2, {4, 3}, 2, "'params' to '%s' (weight_hh of layer 1 is f32 (G + 1, 3), but (G, 3) is"},
+    {3, {4}, 2, "'params' to '%s' (bias_ih of layer 1 is f32 (G + 1), but (G) is needed"},
+    {4, {3, 1}, 2, "'params' to '%s' (bias_hh of layer 1 is f32 (G, 1), but (G) is needed"},
+  }
+  for name, n in pairs(gates) do
+    for i, row in ipairs(rows) do
+      it(("%s, row %d"):format(name, i), function()
+        local shapes = {{3, 2}, {3, 3}, {3}, {3}}
+        if row[1] > 0 then shapes[row[1]] = row[2] end
+        local params = {}
+        for k, shape in ipairs(shapes) do
+          local list = {unpack(shape)}
+          list[1] = shape[1] == 4 and n * 3 + 1 or n * 3
+          params[k] = moth.randn(list)
+        end
+        local h = moth.randn(1, 1, 3)
+        local text = row[4]:format(name):gsub("G %+ 1", n * 3 + 1):gsub("G", n * 3)
+        fails(text, ops[name], moth.randn(4, 1, row[3]), name == "lstm" and {h, h} or h, params)
+      end)
+    end
+  end
+end)
