@@ -214,6 +214,21 @@ describe("moth.budget", function()
     assert.is_true(moth.memory().live_bytes <= before.live_bytes)
   end)
 
+  it("ends a cancelled op in its middle", function()
+    local x = moth.ones(5000, 400)
+    local function work() return x:matmul(x:t()) end
+    local begin = os.clock()
+    work()
+    local whole, least = os.clock() - begin, math.huge
+    for _ = 1, 5 do
+      assert.is_false(moth.budget(whole / 20, work))
+      begin = os.clock()
+      assert.is_true(moth.cancel_budget(work))
+      least = math.min(least, os.clock() - begin)
+    end
+    assert.is_true(least < whole / 2, ("%g s of %g s"):format(least, whole))
+  end)
+
   it("ends the scopes and modes of cancelled work", function()
     local x = moth.randn(64, 500)
     local function inside() return x:frexp() end -- frees what it creates by a scope
