@@ -226,3 +226,27 @@ describe("skip_init", function()
     assert.is_false(before:equal(moth.get_rng_state()))
   end)
 end)
+
+describe("a step over several gradients checks all before it writes to the first", function()
+  local ops = require("moth.binding.bind").ops
+  local fails = require("spec.support.refusals").fails
+  local bad = {
+    {"a gradient whose elements overlap", moth.randn(1):expand(3), "its elements overlap"},
+    {"a leaf", nn.Parameter(moth.randn(3)), "a leaf that requires grad cannot be written in place"},
+  }
+  for _, row in ipairs(bad) do
+    it(row[1], function()
+      local good = moth.full({2}, 10)
+      local calls = {
+        clip_norm_ = function(list) ops.clip_norm_(list, moth.tensor(100), 0.5) end,
+        unscale_ = function(list) ops.unscale_(list, moth.zeros(1), 0.5) end,
+      }
+      for name, call in pairs(calls) do
+        fails("bad argument 'tensors' to '" .. name .. "'", call, {good, row[2]})
+        fails(row[3], call, {good, row[2]})
+        assert.same({10, 10}, good:tolist())
+        call {good:clone()}
+      end
+    end)
+  end
+end)

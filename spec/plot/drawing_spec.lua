@@ -674,3 +674,24 @@ describe("a plot as SVG", function()
     assert.equal('<rect x="6" y="12" width="206" height="206" fill="#000000"/>', area(1, 1))
   end)
 end)
+
+it("the outline of bars of several series is along their tops, from axis to axis", function()
+  local vector = require "moth.plot.vector"
+  local shapes = vector.shapes(plot.hist {a = {0, 0, 1, 2}, b = {1, 2}, bins = 3}, 300, 200)
+  local wanted, outlines, rects = nil, 0, 0
+  for _, shape in ipairs(shapes) do
+    if shape[1] == "rect" and shape[7] == 0.2 then
+      local left, top, w, h = unpack(shape, 2, 5)
+      wanted = wanted or {left, top + h}
+      local n = #wanted
+      wanted[n + 1], wanted[n + 2], wanted[n + 3], wanted[n + 4] = left, top, left + w, top
+      rects = rects + 1
+      if rects % 3 == 0 then wanted[n + 5], wanted[n + 6] = left + w, top + h end
+    elseif shape[1] == "line" and wanted then
+      near_list(wanted, shape[2])
+      wanted, outlines = nil, outlines + 1
+    end
+  end
+  assert.equal(2, outlines)
+  assert.equal(6, rects)
+end)

@@ -217,8 +217,9 @@ end
 -- @param pieces   a list of strings and tensors; their bytes are written in order
 -- @param fname    the function that errors name
 -- @param durable  wait until it is on the disk (default true)
+-- @param argname  the argument of fname with the file's name (default "path")
 -- Raises E_IO.
-function bytes.save(path, pieces, fname, durable)
+function bytes.save(path, pieces, fname, durable, argname)
   local array, one = lib.array("moth_piece", #pieces), ffi.new "moth_text[1]"
   for i, piece in ipairs(pieces) do
     local at = array[i - 1]
@@ -226,7 +227,8 @@ function bytes.save(path, pieces, fname, durable)
     else at.tensor = piece end
   end
   one[0].at, one[0].size = path, #path
-  lib.check(C.moth_file_save(ctx, one, array, #pieces, durable == false and 0 or 1), fname)
+  local status = C.moth_file_save(ctx, one, array, #pieces, durable == false and 0 or 1)
+  if status < 0 then errors.status(status, fname, argname) end
 end
 
 return bytes

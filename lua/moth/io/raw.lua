@@ -40,7 +40,8 @@ raw.write_file = define {
       errors.refuse("write_file", "data", "a uint8 tensor of one dimension is needed", data,
         "E_TYPE")
     end
-    bytes.save(filename, {data:cpu():contiguous()}, "write_file", false)
+    bytes.save(filename, {data:cpu():contiguous()}, "write_file", false,
+      "filename")
   end,
 }
 

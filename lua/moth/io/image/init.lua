@@ -266,7 +266,7 @@ image.write_png = define {
   examples = ZEROS .. ", os.tmpname()", args = {PICTURE, FILE, LEVEL}, outputs = "",
   order = "moth.io.write_png(input, filename)",
   run = function(input, filename, level)
-    bytes.save(filename, {to_png(input, level, "write_png")}, "write_png", false)
+    bytes.save(filename, {to_png(input, level, "write_png")}, "write_png", false, "filename")
   end,
 }
 
@@ -278,7 +278,8 @@ image.write_jpeg = define {
   examples = ZEROS .. ", os.tmpname()", args = {PICTURE, FILE, QUALITY}, outputs = "",
   order = "moth.io.write_jpeg(input, filename)",
   run = function(input, filename, quality)
-    bytes.save(filename, {to_jpeg(input, quality, "write_jpeg")}, "write_jpeg", false)
+    bytes.save(filename, {to_jpeg(input, quality, "write_jpeg")}, "write_jpeg", false,
+      "filename")
   end,
 }
 
