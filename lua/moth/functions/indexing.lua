@@ -109,6 +109,7 @@ indexing.unravel_index = define {
   outputs = "list",
   args = {{"tensor", "indices", "positions, an integer tensor of any shape"},
            {"shape", "shape", "the sizes of the tensor"}},
+  scoped = true,
   run = function(indices, shape)
     if indices:is_floating_point() then
       refuse("unravel_index", "indices", "an integer tensor is needed", indices, "E_DTYPE")

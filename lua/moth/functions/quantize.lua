@@ -84,7 +84,7 @@ quantize.fake_quantize_per_tensor_affine = define {
       .. "number, or a tensor of one element, checked on the CPU outside captured steps"},
     unpack(LIMITS),
   },
-  outputs = "output",
+  outputs = "output", scoped = true,
   run = function(x, scale, zero, low, high)
     local fname = "fake_quantize_per_tensor_affine"
     if type(scale) == "number" and not (scale > 0 and scale < math.huge) then
@@ -113,7 +113,7 @@ quantize.fake_quantize_per_channel_affine = define {
     {"int", "axis", "the dimension of the channels"},
     unpack(LIMITS),
   },
-  outputs = "output",
+  outputs = "output", scoped = true,
   run = function(x, scale, zero, axis, low, high)
     local fname, n = "fake_quantize_per_channel_affine", x:dim()
     if n == 0 then errors.refuse(fname, "input", "a dimension is needed", x, "E_SHAPE") end

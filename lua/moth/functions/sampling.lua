@@ -28,6 +28,7 @@ sampling.normal = define {
     {"dtype", "dtype", "element type, with `size`; default: the default dtype", optional = true},
     {"device", "device", "the device, with `size`", optional = true},
   },
+  scoped = true,
   run = function(mean, std, size, generator, dtype, device)
     local many = lib.istensor(mean) and mean or lib.istensor(std) and std or nil
     if (many == nil) == (size == nil) then

@@ -25,7 +25,7 @@ local function make(name, doc, more, value, examples)
   for _, row in ipairs(more) do args[#args + 1] = row end
   for _, row in ipairs(WHERE) do args[#args + 1] = row end
   window[name] = define {
-    name = name, doc = doc, args = args, examples = examples,
+    name = name, doc = doc, args = args, examples = examples, scoped = true,
     run = function(n, periodic, ...)
       if n < 0 then
         errors.argument(name, "window_length", "a number from 0 on is needed, got " .. n,

@@ -88,6 +88,7 @@ return {
        default = 1},
       {"tensor", "mask", "(N, groups of offsets * kH * kW, height, width)", optional = true},
     },
+    scoped = true,
     run = function(input, offset, weight, bias, stride, padding, dilation, mask)
       stride, padding = sample.sizes(stride), sample.sizes(padding)
       dilation = sample.sizes(dilation)

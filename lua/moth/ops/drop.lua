@@ -55,6 +55,7 @@ local function blocks(n)
       {"float", "eps", "keeps the scale finite", default = 1e-6},
       TRAINING,
     },
+    scoped = true,
     run = function(input, p, block, inplace, eps, training)
       check_share(fname, p)
       if input:dim() ~= n + 2 then

@@ -100,6 +100,7 @@ types.promote_types = define {
   examples = "moth.int32, moth.float16",
   outputs = "dtype",
   args = {{"dtype", "type1", "a dtype"}, {"dtype", "type2", "another one"}},
+  scoped = true,
   run = function(type1, type2) return common(empty(type1), empty(type2)) end,
 }
 
