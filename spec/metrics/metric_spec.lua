@@ -7,7 +7,6 @@ local metrics, nn = moth.metrics, moth.nn
 
 local function near(wanted, x) assert.near(wanted, x:item(), 1e-6) end
 
--- Checks that f raises an error with this text.
 local Hits = nn.class("Hits", metrics.Metric)
 function Hits:init()
   self:add_state("hits", 0, "sum")
@@ -315,6 +314,22 @@ describe("curves", function()
       local step = moth.capture(function(x, y) roc:update(x, y) return x end)
       for _ = 1, 3 do step(moth.rand(3), moth.tensor { 1LL, 0LL, 1LL }) end
     end)
+  end)
+
+  it("may be updated in a captured step if it keeps none", function()
+    local Sum = nn.class("Sum", metrics.Metric)
+    function Sum:init()
+      self:add_state("sum", 0, "sum")
+      self:add_state("rare", {}, "cat")
+    end
+    function Sum:update(x) self.sum:add_(x:sum()) end
+    local metric = Sum()
+    local step = moth.capture(function(x)
+      metric:update(x)
+      return x
+    end)
+    for _ = 1, 4 do step(moth.tensor {1, 2}) end
+    assert.equal(12, metric.sum:item())
   end)
 end)
 
