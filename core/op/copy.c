@@ -109,9 +109,7 @@ MOTH_OP(cast, CAST,
 /* -- to_device: the same values elsewhere -- */
 
 static int to_device_shape(const to_device_args *a, moth_layout *y) {
-  moth_shape_like(a->input, y);
-  y->dtype = a->input->l.dtype;
-  return MOTH_OK;
+  return moth_shape_like(a->input, y);
 }
 
 static int to_device_cpu(const to_device_args *a, moth_tensor **out) {
@@ -134,7 +132,6 @@ MOTH_OP(to_device, TO_DEVICE, .doc = "A copy on another device.",
 static int fill__shape(const fill__args *a, moth_layout *y) {
   uint64_t element;
   moth_shape_like(a->input, y);
-  y->dtype = a->input->l.dtype;
   return moth_scalar_to(a->ctx, "value", a->value, a->input->l.dtype, &element);
 }
 
@@ -155,9 +152,7 @@ MOTH_OP(fill_, FILL_, .doc = "Sets every element to one value.",
         .flags = MOTH_OP_MUTATES | MOTH_OP_STRIDED | MOTH_OP_METHOD | MOTH_OP_PORTABLE)
 
 static int zero__shape(const zero__args *a, moth_layout *y) {
-  moth_shape_like(a->input, y);
-  y->dtype = a->input->l.dtype;
-  return MOTH_OK;
+  return moth_shape_like(a->input, y);
 }
 
 static int zero__cpu(const zero__args *a, moth_tensor **out) {

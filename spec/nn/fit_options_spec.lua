@@ -10,7 +10,6 @@ local raises = require("spec.support.refusals").fails
 local nn, F, optim, data, callbacks = moth.nn, moth.nn.functional, moth.optim, moth.data,
   moth.callbacks
 
--- Checks that f raises an error with this text (not a pattern).
 -- The arguments of a run on 8 samples in batches of 2.
 local function arguments(more)
   moth.manual_seed(3)
