@@ -76,6 +76,33 @@ describe("a line at the prompt", function()
     assert.is_function(evaluate.compile("1 -- a comment", "[6]"))
   end)
 
+  it("shows the user's lines of a traceback, without Moth's and the prompt's", function()
+    local lines = {
+      "\t[C]: in function 'error'",
+      "\t/home/me/net.lua:7: in function 'forward'",
+      "\t/home/me/lua/moth/error/init.lua:20: in function 'raise'",
+      "\t/home/me/nn/layer/linear.lua:31: in function 'forward'",
+      "\tC:\\me\\nn\\layer\\linear.lua:31: in function 'forward'",
+      "\t[builtin:pcall]: in function 'pcall'",
+      "\t[moth]:3: in function 'f'",
+      "\t(command line):1: in function 'g'",
+      "\t[3]:1: in main chunk",
+      "\t/home/me/after.lua:1: in function 'h'",
+    }
+    local message = "ouch\nstack traceback:\n" .. table.concat(lines, "\n")
+    assert.equal("ouch\nstack traceback:\n" .. lines[2] .. "\n" .. lines[8],
+      evaluate.shortened(message))
+    table.remove(lines, 8)
+    table.remove(lines, 2)
+    assert.equal("ouch", evaluate.shortened("ouch\nstack traceback:\n"
+      .. table.concat(lines, "\n")))
+    assert.equal("ouch", evaluate.shortened "ouch")
+    local prompt = "\t/home/me/lua/moth/repl/init.lua:1: in function 'x'\n\tuser.lua:1: in f"
+    assert.equal("ouch", evaluate.shortened("ouch\nstack traceback:\n" .. prompt))
+    assert.equal("ouch", evaluate.shortened("ouch\nstack traceback:\n\t[3]:1: in function "
+      .. "'chunk'\n\tuser.lua:1: in f"))
+  end)
+
   it("names the line of an error in code of several lines", function()
     local chunk = evaluate.compile("x_of_spec = 1\nerror('ouch')", "[7]")
     local ok, message = pcall(chunk, print)
