@@ -85,28 +85,27 @@ end
 local OURS = {["--sanitize"] = true, ["--clang"] = true, ["--racecheck"] = true,
   ["--device=cuda"] = true}
 
--- Returns paths, options for Busted, the number of parallel jobs (nil: default), and true if all
--- specs must run in one process. Only options that select specs work with several processes.
+local FOLDERS = {["--cases"] = "spec/cases", ["--hosts"] = "spec/hosts",
+  ["--distributed"] = "spec/distributed"}
+
+-- Returns paths; options for Busted; both, in the order of the words; the number of parallel jobs
+-- (nil: default); true if all specs must run in one process. Only options that select specs work
+-- with several processes.
 local function test_words(words)
-  local paths, options, count, alone = {}, {}, nil, false
+  local paths, options, all, count, alone = {}, {}, {}, nil, false
   for _, word in ipairs(words) do
     if word == "--device=cuda" then count = count or 1 end -- the specs share the GPU's memory
-    if word == "--cases" then
-      paths[#paths + 1] = "spec/cases"
-    elseif word == "--hosts" then
-      paths[#paths + 1] = "spec/hosts"
-    elseif word == "--distributed" then
-      paths[#paths + 1] = "spec/distributed"
-    elseif word:find "^%-%-jobs=" then
+    word = FOLDERS[word] or word
+    if word:find "^%-%-jobs=" then
       count = tonumber(word:match "=(%d+)$") or fail("--jobs wants a number: " .. word)
     elseif word:sub(1, 1) ~= "-" then
-      paths[#paths + 1] = word
+      paths[#paths + 1], all[#all + 1] = word, word
     elseif not OURS[word] then
-      options[#options + 1] = word
+      options[#options + 1], all[#all + 1] = word, word
       alone = alone or not word:find "^%-%-[%a-]+=" or word:find "^%-%-repeat="
     end
   end
-  return paths, options, count, alone
+  return paths, options, all, count, alone
 end
 
 local function test(words)
@@ -118,7 +117,7 @@ local function test(words)
   end
   if not lfs.chdir(root) then fail("cannot enter " .. root) end
 
-  local paths, options, count, alone = test_words(words)
+  local paths, options, all, count, alone = test_words(words)
   local found = false
   for _, path in ipairs(paths) do
     if lfs.attributes(path) then found = true
@@ -127,11 +126,10 @@ local function test(words)
   local jobs = dofile "spec/support/jobs.lua"
   local files = not (alone and found) and jobs.files(found and paths or {"spec"}) or {}
   if alone and not found then
-    for _, path in ipairs(files) do paths[#paths + 1] = path end
+    for _, path in ipairs(files) do all[#all + 1] = path end
   end
   if alone or (#files < 2 and not count) then
-    for _, path in ipairs(paths) do options[#options + 1] = path end
-    busted(options)
+    busted(all) -- an option may be followed by its value
   elseif not jobs.run(cli.launcher(), files, options, count or jobs.processors()) then
     os.exit(1)
   end
@@ -158,7 +156,7 @@ local function docs(words)
   local site = words[1] == "--site" and table.remove(words, 1)
   local stubs = words[1] == "--stubs" and table.remove(words, 1)
   local folder = words[1]
-  if not folder then fail "'moth docs' wants a folder" end
+  if not folder or folder:sub(1, 1) == "-" then fail "'moth docs' wants a folder" end
   local root = site and checkout "docs --site"
   local fine, problem = pcall(function()
     local lfs = require "lfs"
