@@ -21,4 +21,25 @@ function moth.collect()
   return collect()
 end
 
+-- Temporary files of specs and of examples are in a folder, which is removed at the end.
+local lfs = require "lfs"
+local tmpname, folder, made = os.tmpname, nil, 0
+if jit.os ~= "Windows" then
+  function os.tmpname()
+    if not folder then
+      folder = tmpname()
+      os.remove(folder)
+      assert(lfs.mkdir(folder))
+    end
+    made = made + 1
+    local path = folder .. "/lua_" .. made
+    assert(io.open(path, "w")):close()
+    return path
+  end
+  require("busted").subscribe({ "suite", "end" }, function()
+    if folder then os.execute("rm -rf '" .. folder .. "'") end
+    return nil, true
+  end)
+end
+
 dofile "spec/support/assertions.lua"
