@@ -39,6 +39,46 @@ DDP.signature = define.signature("DistributedDataParallel", {
     .. "leaves out are left out later", default = false},
 })
 
+-- ---- the nets of the processes ----
+
+-- What must be the same in all processes: a text for each parameter and buffer.
+local function layout_of(module)
+  local list = {}
+  local function add(name, x, note)
+    list[#list + 1] = ("%s %s %s%s"):format(name, tostring(x.dtype):gsub("^moth%.", ""),
+      tostring(x.shape), note)
+  end
+  for name, p in module:named_parameters() do
+    add(name, p, p.requires_grad and "" or " without gradient")
+  end
+  for name, x in module:named_buffers() do add(name, x, "") end
+  return list
+end
+
+-- Raises in all processes if the net of one is not like that of the group's first: else messages of
+-- different sizes would meet.
+local function check_equal(module, group)
+  local mine, problem = layout_of(module), false
+  local shared = {mine}
+  dist.broadcast_object_list(shared, group.ranks[1], group)
+  local first = shared[1]
+  for i = 1, math.max(#mine, #first) do
+    if mine[i] ~= first[i] then
+      problem = ("rank %d has %s, rank %d has %s"):format(dist.get_rank(),
+        mine[i] or "nothing more", group.ranks[1], first[i] or "nothing more")
+      break
+    end
+  end
+  local problems = {}
+  dist.all_gather_object(problems, problem, group)
+  for i = 1, #group.ranks do
+    if problems[i] then
+      errors.argument("DistributedDataParallel", "module", "the nets of the processes differ: "
+        .. problems[i], "E_SHAPE")
+    end
+  end
+end
+
 -- ---- units ----
 
 -- Splits parameters into units. The list has the order in which their gradients arrive.
@@ -296,6 +336,7 @@ function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, 
   if #params == 0 then
     errors.argument("DistributedDataParallel", "module", "no parameter needs a gradient", "E_ARG")
   end
+  check_equal(module, group)
   for i, p in ipairs(params) do
     handles[i] = p:register_post_accumulate_grad_hook(function(x) arrived(self, x) end)
   end

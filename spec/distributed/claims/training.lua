@@ -69,6 +69,28 @@ return {
       for i = 2, n do assert(moth.equal(all[i], all[1]), kind) end
     end
   end},
+  {"nets that differ between the processes are refused in all of them", function(rank, n)
+    local last = n - 1
+    local function refused(net, here, there)
+      local ok, problem = pcall(DDP, net)
+      local text = ("bad argument 'module' to 'DistributedDataParallel' (the nets of the processes "
+        .. "differ: rank %d has %s, rank 0 has %s)"):format(last, here, there)
+      assert(not ok and problem:find(text, 1, true), problem)
+    end
+    refused(nn.Linear(2, rank == last and 4 or 3), "weight float32 (4, 2)", "weight float32 (3, 2)")
+    refused(nn.Linear(2, 3, {bias = rank < last}), "nothing more", "bias float32 (3)")
+    refused(nn.Linear(2, 3, {bias = rank == last}), "bias float32 (3)", "nothing more")
+    local half, frozen = nn.Linear(2, 3), nn.Linear(2, 3)
+    if rank == last then half:bfloat16() end
+    refused(half, "weight bfloat16 (3, 2)", "weight float32 (3, 2)")
+    if rank == last then frozen.weight.requires_grad = false end
+    refused(frozen, "weight float32 (3, 2) without gradient", "weight float32 (3, 2)")
+    refused(nn.BatchNorm1d(3, {track_running_stats = rank == last}), "running_mean float32 (3)",
+      "nothing more")
+    local net = DDP(nn.Linear(2, 3)) -- the processes are still in step
+    net(moth.ones(4, 2)):sum():backward()
+    assert(net.module.weight.grad:sum():item() == 24)
+  end},
   {"a second run has the same bits", function(rank, n)
     local function run()
       moth.manual_seed(3)
