@@ -89,7 +89,7 @@ end
 
 -- The library that a page needs and that is not installed, or nil.
 local function missing(page)
-  for _, name in ipairs(page == "pictures.md" and {"jpeg", "png"} or {}) do
+  for _, name in ipairs(page == "images.md" and {"jpeg", "png"} or {}) do
     if not require("moth.io.image." .. name).find() then return name end
   end
 end
