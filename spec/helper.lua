@@ -25,7 +25,7 @@ end
 local lfs = require "lfs"
 local tmpname, folder, made = os.tmpname, nil, 0
 if jit.os ~= "Windows" then
-  function os.tmpname()
+  function os.tmpname() -- luacheck: ignore 122
     if not folder then
       folder = tmpname()
       os.remove(folder)
