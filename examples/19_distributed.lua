@@ -45,8 +45,8 @@ local x, y = load_images "train"
 if args.samples > 0 then x, y = x:narrow(1, 1, args.samples), y:narrow(1, 1, args.samples) end
 local set = data.TensorDataset(x, y)
 local sampler = data.DistributedSampler(set)
-local loader = data.DataLoader{set, batch_size = args.batch_size / size, sampler = sampler,
-  drop_last = true}
+local batch_size = math.max(1, math.floor(args.batch_size / size)) -- of this process
+local loader = data.DataLoader{set, batch_size = batch_size, sampler = sampler, drop_last = true}
 
 -- ---- training ----
 

@@ -322,6 +322,15 @@ describe("example", function()
       "epoch 1  train loss %d", "1 process: accuracy %d+%.%d+ %%, equal nets")
   end)
 
+  it("19 trains in three processes, by which its batch of 64 is no multiple", function()
+    if os.execute "command -v mpirun >/dev/null 2>&1" ~= 0 then
+      pending "needs an MPI: apt-get install openmpi-bin"
+      return
+    end
+    has(run("run", "-n", "3", "examples/19_distributed.lua", "--data", "/none", "--samples",
+      "1500"), "epoch 1  train loss %d", "3 processes: accuracy %d+%.%d+ %%, equal nets")
+  end)
+
   it("20 balances the pole in one process, or names the package of MPI", function()
     if not require("moth").distributed.is_available() then
       pending "no MPI is installed"
