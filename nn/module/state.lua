@@ -210,6 +210,19 @@ local function listing(title, names, lines)
   lines[#lines + 1] = title .. ": " .. table.concat(parts, ", ")
 end
 
+-- The hint if one side is wrapped by DistributedDataParallel; else nil.
+local function wrapped(missing, unexpected)
+  for _, name in ipairs(unexpected) do
+    if name == "module." .. missing then
+      return "these are names of a DistributedDataParallel: save net.module:state_dict(), or load "
+        .. "into such a net"
+    end
+    if missing == "module." .. name then
+      return "this net is a DistributedDataParallel: load into net.module"
+    end
+  end
+end
+
 -- The result of load_state_dict.
 local Keys = {}
 function Keys:__tostring()
@@ -242,6 +255,9 @@ function state.load(self, given, strict, assign)
     listing("unexpected", found.unexpected, lines)
   end
   for _, text in ipairs(found.problems) do lines[#lines + 1] = text end
+  if strict and #found.missing > 0 then
+    lines[#lines + 1] = wrapped(found.missing[1], found.unexpected)
+  end
   if #lines > 0 then
     errors.raise(("the state dict does not fit %s; nothing was loaded:\n  %s"):format(
       class.typename(self), table.concat(lines, "\n  ")), "E_ARG")

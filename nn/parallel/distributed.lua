@@ -327,7 +327,7 @@ function DDP:init(module, group, bucket_cap_mb, find_unused, broadcast_buffers, 
   if not moth.nn.isinstance(module, Module) then
     errors.refuse("DistributedDataParallel", "module", "a module is needed", module, "E_TYPE")
   end
-  group = groups.of("DistributedDataParallel", group)
+  group = groups.of("DistributedDataParallel", group, "process_group")
   self.module = module
   local params, names, handles = {}, {}, {}
   for name, p in module:named_parameters() do

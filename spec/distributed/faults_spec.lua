@@ -179,6 +179,22 @@ describe("moth.distributed", function()
     os.remove(path)
   end)
 
+  it("./moth run says what is wrong with its options", function()
+    local launcher = debug.getregistry()["moth.launcher"]
+    local function says(options, text)
+      local pipe = io.popen(("%s run %s 2>&1"):format(launcher.program, options))
+      local output = pipe:read "*a"
+      pipe:close()
+      assert.truthy(output:find(text, 1, true), output)
+      assert.truthy(output:find("moth run -n N", 1, true), output)
+    end
+    says("train.lua", "moth run: -n N is needed, the number of processes\n")
+    says("-n 0 train.lua", "moth run: -n N is needed, the number of processes\n")
+    says("-n two train.lua", "moth run: -n N is needed, the number of processes\n")
+    says("-n 2", "moth run: a script is needed\n")
+    says("--nproc-per-node 2 train.lua", "moth run: there is no option --nproc-per-node\n")
+  end)
+
   it("./moth run starts the processes", function()
     local launcher = debug.getregistry()["moth.launcher"]
     local path = script [[

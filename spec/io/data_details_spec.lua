@@ -224,9 +224,11 @@ describe("a sampler", function()
     local one = data.DistributedSampler {3, num_replicas = 2, rank = 1}
     assert.same({2, 1, true, 0, false, true, 0}, {one.num_replicas, one.rank, one.shuffle, one.seed,
       one.drop_last, one.even, one.epoch})
-    check("there is no process group; call init_process_group first",
-      function() data.DistributedSampler {3, num_replicas = 2} end)
-    check("there is no process group", function() data.DistributedSampler {3, rank = 0} end)
+    for _, options in ipairs {{3}, {3, num_replicas = 2}, {3, rank = 0}} do
+      check("DistributedSampler: there is no process group; call "
+        .. "moth.distributed.init_process_group first, or pass num_replicas and rank",
+        function() data.DistributedSampler(options) end)
+    end
   end)
 
   it("by weight never has a position of weight 0", function()

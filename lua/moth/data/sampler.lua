@@ -130,6 +130,10 @@ DistributedSampler.signature = define.signature("DistributedSampler", {
 -- torch.utils.data.distributed.DistributedSampler; the shuffled orders are Moth's.
 function DistributedSampler:init(dataset, num_replicas, rank, shuffle, seed, drop_last, even)
   local dist = (num_replicas == nil or rank == nil) and require("moth").distributed
+  if dist and not dist.is_initialized() then
+    errors.raise("DistributedSampler: there is no process group; call "
+      .. "moth.distributed.init_process_group first, or pass num_replicas and rank", "E_STATE")
+  end
   self.data_source = dataset
   self.num_replicas = num_replicas or dist.get_world_size()
   self.rank = rank or dist.get_rank()

@@ -92,7 +92,7 @@ Averager.signature = define.signature("PeriodicModelAverager", {
 -- @param process_group  processes that take part; default: all
 function Averager:init(period, warmup_steps, process_group)
   self.period, self.warmup_steps = period, warmup_steps
-  self.process_group = groups.of("PeriodicModelAverager", process_group)
+  self.process_group = groups.of("PeriodicModelAverager", process_group, "process_group")
   self.step = 0
 end
 

@@ -291,7 +291,7 @@ local GROUP = {"any", "process_group", "processes that take part; default: all",
 local function group_of(fname, group)
   local state = groups.get()
   if group == nil and (not state or state.size == 1) then return nil end
-  return groups.of(fname, group)
+  return groups.of(fname, group, "process_group")
 end
 
 --- moth.distributed.checkpoint.save(state_dict, checkpoint_id): writes a state to a folder.

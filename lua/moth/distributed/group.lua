@@ -28,11 +28,12 @@ end
 local Group = class "ProcessGroup"
 
 --- The group that was given, or that of all processes.
-function groups.of(fname, group)
+-- @param argname  the name of the argument; default: group
+function groups.of(fname, group, argname)
   local s = groups.current(fname)
   if group == nil then return s.world end
   if not class.isinstance(group, Group) then
-    errors.refuse(fname, "group", "a process group is needed", group, "E_TYPE")
+    errors.refuse(fname, argname or "group", "a process group is needed", group, "E_TYPE")
   end
   return group
 end

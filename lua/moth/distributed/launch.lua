@@ -29,15 +29,18 @@ local function fail(text)
   return 1
 end
 
--- Reads the options. Returns the number of processes, the launcher, and the words of the script.
+-- Reads the options. Returns the number of processes, the launcher, and the words of the script; or
+-- nil and what is wrong.
 local function read(words)
   local n, program, i = nil, nil, 1
   while words[i] and words[i]:sub(1, 1) == "-" do
     local word = words[i]
     if word == "-n" or word == "-np" then n, i = tonumber(words[i + 1]), i + 2
     elseif word == "--mpirun" then program, i = words[i + 1], i + 2
-    else return nil end
+    else return nil, "there is no option " .. word end
   end
+  if not n or n < 1 or n % 1 ~= 0 then return nil, "-n N is needed, the number of processes" end
+  if not words[i] then return nil, "a script is needed" end
   return n, program, {unpack(words, i)}
 end
 
@@ -72,7 +75,8 @@ end
 -- @return the exit status, if the processes were not started
 return function(launcher, words)
   local n, program, script = read(words)
-  if not n or n < 1 or n % 1 ~= 0 or not script[1] then
+  if not n then
+    if words[1] and words[1] ~= "--help" and words[1] ~= "-h" then fail(program) end
     io.stderr:write(USAGE, "\n")
     return 1
   end

@@ -29,7 +29,7 @@ function Zero:init(params, optimizer_class, options)
   end
   local rest = {}
   for name, value in pairs(options or {}) do rest[name] = value end
-  self.group = groups.of("ZeroRedundancyOptimizer", rest.process_group)
+  self.group = groups.of("ZeroRedundancyOptimizer", rest.process_group, "process_group")
   rest.process_group = nil
   self.params, self.place = params, self.group.place[groups.get().rank]
   -- The largest parameters first, each to the process with the fewest elements.

@@ -67,10 +67,10 @@ end
 -- moth.cuda.set_device, or the one with the local rank, which becomes the current one. An error
 -- without a GPU or without NCCL.
 function rendezvous.gpu(given)
-  local count = lib.check(C.moth_device_count(ctx), "init_process_group")
+  local count = device.gpus()
   if count == 0 then
-    errors.raise("init_process_group: backend \"nccl\" needs a GPU, and there is none; use "
-      .. "backend = \"mpi\"", "E_DEVICE")
+    errors.argument("init_process_group", "backend", ("\"nccl\" needs a GPU: %s; \"mpi\" moves "
+      .. "tensors of the CPU"):format(device.missing "cuda"), "E_DEVICE")
   end
   lib.check(C.moth_nccl_id(ctx, lib.array("uint8_t", ID)), "init_process_group")
   if given ~= nil then return device.gpu("init_process_group", given) end

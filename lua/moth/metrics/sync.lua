@@ -135,7 +135,7 @@ end
 -- @return for each rank of the group {states, number of updates}. A state that was reduced is in
 -- the first of them, and absent in the others
 function sync.gather(names, states, rules, count, group)
-  group = groups.of("sync", group)
+  group = groups.of("sync", group, "process_group")
   local mine, all, out = {count = count}, {}, {}
   for i, name in ipairs(names) do mine[i] = described(states[name]) end
   dist.all_gather_object(all, mine, group)

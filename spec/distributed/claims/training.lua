@@ -2,6 +2,7 @@
 
 local moth = require "moth"
 local claims = require "spec.support.claims"
+local fails = require("spec.support.refusals").fails
 local nn, F, optim = moth.nn, moth.nn.functional, moth.optim
 local dist = moth.distributed
 local DDP = nn.parallel.DistributedDataParallel
@@ -244,6 +245,17 @@ return {
     dist.all_gather_object(all, net.module[1].weight:detach())
     for i = 2, n do assert(moth.equal(all[i], all[1])) end
     assert(net:state_dict()["module.0.weight"] ~= nil)
+    fails("names of a DistributedDataParallel: save net.module:state_dict()",
+      net.module.load_state_dict, net.module, net:state_dict())
+    fails("this net is a DistributedDataParallel: load into net.module", net.load_state_dict, net,
+      net.module:state_dict())
+  end},
+  {"a group that is none is blamed on the argument that it was passed for", function()
+    fails("bad argument 'process_group' to 'DistributedDataParallel' (a process group is needed, "
+      .. "got {0})", DDP, nn.Linear(2, 2), {0})
+    fails("bad argument 'process_group' to 'ZeroRedundancyOptimizer'",
+      dist.optim.ZeroRedundancyOptimizer, {moth.ones(1)}, optim.SGD, {process_group = 0})
+    fails("bad argument 'group' to 'all_reduce'", dist.all_reduce, moth.ones(1), {group = 0})
   end},
   {"DistributedSampler divides each epoch among the processes", function(_, n)
     local sampler = moth.data.DistributedSampler(10)
