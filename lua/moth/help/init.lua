@@ -478,6 +478,8 @@ local function containing(piece)
   return #list > 0 and "; there are " .. concat(list, ", ") or ""
 end
 
+local COMMANDS = " test run bench doctor docs jupyter version "
+
 -- For an unknown name: a list of entries whose documentation has that word; raises if there are
 -- none.
 local function refuse(name)
@@ -489,7 +491,9 @@ local function refuse(name)
     known[#known + 1] = method
   end
   for _, field in ipairs(fields.names()) do known[#known + 1] = field end
-  local hint = errors.nearest(short, known)
+  local command = COMMANDS:find(" " .. name .. " ", 1, true)
+  local hint = command and ("; ./moth %s is a command, and ./moth help lists them"):format(name)
+    or errors.nearest(short, known)
   if hint == "" then hint = containing(short) end
   if hint == "" then
     local found = require("moth.help.lookup").text(name)
