@@ -2,6 +2,7 @@
 -- instead. The names are in spec/names/names.txt, which spec/names/list.py writes.
 
 local count = require "spec.names.count"
+local fails = require("spec.support.refusals").fails
 local instead = require "moth.error.instead"
 local moth = require "moth"
 
@@ -75,6 +76,12 @@ describe("a hint", function()
   it("is the message of the error", function()
     assert.matches("moth.distributed has no 'fsdp'; each process has the whole net",
       message(moth.distributed, "fsdp"))
+    assert.matches("no 'get_local_rank'; it is moth.distributed.get_node_local_rank",
+      message(moth.distributed, "get_local_rank"))
+    assert.matches("moth.distributed has no 'launch'; the launcher knows the processes: ./moth run",
+      message(moth.distributed, "launch"))
+    assert.matches("no 'DistributedDataParallel'; it is moth.nn.parallel.DistributedDataParallel",
+      message(nn, "DistributedDataParallel"))
     assert.matches("moth has no 'hub'; nothing is downloaded; moth.load", message(moth, "hub"))
     assert.matches("moth.models has no 'alexnet'; moth.models.list_models%(%) lists",
       message(moth.models, "alexnet"))
@@ -82,6 +89,26 @@ describe("a hint", function()
       "DataParallel"))
     assert.matches("moth.backends has no 'mkl'; the CPU's kernels are Moth's own",
       message(moth.backends, "mkl"))
+  end)
+
+  it("is part of the message for an argument of PyTorch's function, or for its value", function()
+    local dist, DDP = moth.distributed, nn.parallel.DistributedDataParallel
+    fails("'DistributedDataParallel' has no argument 'device_ids'; the net stays on its device: "
+      .. "DistributedDataParallel(net:to(\"cuda\"))", DDP, nn.Linear(1, 1), {device_ids = {0}})
+    fails("'DistributedDataParallel' has no argument 'find_unused_parameter'; did you mean "
+      .. "'find_unused_parameters'?", DDP, nn.Linear(1, 1), {find_unused_parameter = true})
+    for _, name in ipairs {"rank", "world_size", "init_method", "store"} do
+      fails(("'init_process_group' has no argument '%s'; the launcher knows the processes: "
+        .. "./moth run -n 2 train.lua, mpirun or srun"):format(name), dist.init_process_group,
+        {[name] = 1})
+    end
+    fails("one of 'mpi', 'nccl' is needed, got 'gloo'; \"mpi\" moves tensors of the CPU",
+      dist.init_process_group, "gloo")
+    fails("got 'mpl'; did you mean 'mpi'?", dist.init_process_group, "mpl")
+    fails("got 'cpu:gloo,cuda:nccl'; with \"nccl\", tensors of the CPU", dist.init_process_group,
+      "cpu:gloo,cuda:nccl")
+    fails("'new_group' has no argument 'backend'; a group has the timeout and the backend of",
+      dist.new_group, {backend = "gloo"})
   end)
 
   it("follows from the name for in-place forms, copies and functions of other "

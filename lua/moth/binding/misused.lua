@@ -34,8 +34,9 @@ end
 
 --- Raises: there is no argument with that name.
 function misused.unknown(sig, name)
-  errors.raise(format("'%s' has no argument '%s'%s%s", sig.name, name, meant(name, names_of(sig)),
-    order_of(sig)))
+  local hint = require("moth.error.instead").row("arguments." .. sig.name, tostring(name))
+  errors.raise(format("'%s' has no argument '%s'%s%s", sig.name, name,
+    hint and "; " .. hint or meant(name, names_of(sig)), order_of(sig)))
 end
 
 local PASSED_ON = " (a second result passed on? wrap the call in parentheses"

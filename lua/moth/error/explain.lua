@@ -24,11 +24,14 @@ end
 local SINGLE = {bool = true, int = true, float = true, enum = true, dim = true, position = true,
                 scalar = true, dtype = true, device = true, string = true}
 
-local function explain_enum(arg, value)
+local function explain_enum(arg, value, fname)
   local need = "one of " .. choices_text(arg) .. " is needed"
   if arg.row.numbers then need = arg.row.need .. " or " .. need end
   if type(value) ~= "string" then return need .. ", got " .. errors.describe(value), "E_TYPE" end
-  return format("%s, got '%s'%s", need, value, errors.nearest(value, arg.choices)), "E_ARG"
+  local path = format("arguments.%s.%s", fname, arg.name)
+  local hint = require("moth.error.instead").row(path, value)
+  return format("%s, got '%s'%s", need, value, hint and "; " .. hint
+    or errors.nearest(value, arg.choices)), "E_ARG"
 end
 
 local function explain_list(arg, value)
@@ -66,7 +69,7 @@ return function(arg, value, fname)
   local row = arg.row
   local name = row.name
   if row.choices and value ~= nil and not lib.istensor(value) then
-    return explain_enum(arg, value)
+    return explain_enum(arg, value, fname)
   end
   local need = row.choices and "one of " .. choices_text(arg) .. " is needed" or row.need
   if value == nil then

@@ -17,7 +17,8 @@ return {["moth.distributed"] = {
   ["Backend BackendConfig ProcessGroup* get_backend_* get_default_backend_for_device "
     .. "is_backend_available is_*_available supports_complex register_rendezvous_handler "
     .. "rendezvous BuiltinCommHookType constants distributed_c10d"] = ONE_BACKEND,
-  ["*Store c10d_logger Logger logging_handlers remote_device is_torchelastic_launched"] = LAUNCHER,
+  ["*Store c10d_logger Logger logging_handlers remote_device is_torchelastic_launched "
+    .. "launch launcher run elastic"] = LAUNCHER,
   ["Dist*Error QueueEmptyError"] = MESSAGE,
   ["fsdp tensor pipelining DeviceMesh device_mesh init_device_mesh "
     .. "Reducer GradBucket"] = WHOLE_NET,
@@ -31,6 +32,7 @@ return {["moth.distributed"] = {
   ["gather_single gather_into_tensor"] = "it is moth.distributed.gather",
   all_gather_single = "it is moth.distributed.all_gather_into_tensor",
   reduce_scatter_single = "it is moth.distributed.reduce_scatter_tensor",
+  ["get_local_rank local_rank"] = "it is moth.distributed.get_node_local_rank",
   reduce_op = "it is moth.distributed.ReduceOp",
 }, ["moth.distributed.algorithms"] = {
   ["*"] = "moth.distributed.algorithms.model_averaging averages parameters; net:join(f) of a "

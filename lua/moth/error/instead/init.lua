@@ -12,11 +12,12 @@ local instead = {}
 
 local FILES = " moth tensor nn optim linalg fft autograd func cuda backends data utils ops random "
   .. "testing signal distributions profiler onnx amp special sparse io "
-  .. "distributed transforms models plot "
+  .. "distributed transforms models plot arguments "
 
--- The table with the hints of a namespace: for "moth.nn.utils" the table in nn.lua.
+-- The table with the hints of a namespace: for "moth.nn.utils" the table in nn.lua, for
+-- "arguments.new_group" that in arguments.lua.
 local function load_file(path)
-  local name = path:match "^moth%.([%w_]+)" or path
+  local name = path:match "^moth%.([%w_]+)" or path:match "^[%w_]+"
   if not FILES:find(" " .. name .. " ", 1, true) then return {} end
   return require("moth.error.instead." .. name)
 end

@@ -14,6 +14,7 @@ local CLASSES = "the pruning functions do it: moth.nn.utils.prune."
 return {
   ["moth.nn"] = {
     ["DataParallel parallel"] = DEVICES,
+    ["DistributedDataParallel DDP"] = "it is moth.nn.parallel.DistributedDataParallel",
     CrossMapLRN2d = "nn.LocalResponseNorm is the same function",
     ["RNNBase RNNCellBase"] = RECURRENT,
     parameter = "nn.Parameter, nn.Buffer; nn.isinstance(p, nn.UninitializedParameter) is "
