@@ -85,7 +85,7 @@ describe("a hint", function()
     assert.matches("moth has no 'hub'; nothing is downloaded; moth.load", message(moth, "hub"))
     assert.matches("moth.models has no 'alexnet'; moth.models.list_models%(%) lists",
       message(moth.models, "alexnet"))
-    assert.matches("moth.nn has no 'DataParallel'; a net runs on one device", message(nn,
+    assert.matches("moth.nn has no 'DataParallel'; nn.parallel.Distributed", message(nn,
       "DataParallel"))
     assert.matches("moth.backends has no 'mkl'; the CPU's kernels are Moth's own",
       message(moth.backends, "mkl"))

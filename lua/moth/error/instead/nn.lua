@@ -1,7 +1,6 @@
 --- nn.lua -- hints for names of torch.nn and its namespaces.
 
-local DEVICES = "a net runs on one device; moth.token shares its weights between threads, as in "
-  .. "examples/12_word2vec.lua"
+local DEVICES = "nn.parallel.DistributedDataParallel trains a net in several processes"
 local RECURRENT = "nn.RNN, nn.LSTM and nn.GRU can be inherited from"
 local QUANTIZED = "there are no quantized layers; moth.fake_quantize_per_tensor_affine rounds as "
   .. "they do"
