@@ -79,15 +79,15 @@ describe("a line at the prompt", function()
   it("shows the user's lines of a traceback, without Moth's and the prompt's", function()
     local lines = {
       "\t[C]: in function 'error'",
-      "\t/home/me/net.lua:7: in function 'forward'",
-      "\t/home/me/lua/moth/error/init.lua:20: in function 'raise'",
-      "\t/home/me/nn/layer/linear.lua:31: in function 'forward'",
+      "\t/users/me/net.lua:7: in function 'forward'",
+      "\t/users/me/lua/moth/error/init.lua:20: in function 'raise'",
+      "\t/users/me/nn/layer/linear.lua:31: in function 'forward'",
       "\tC:\\me\\nn\\layer\\linear.lua:31: in function 'forward'",
       "\t[builtin:pcall]: in function 'pcall'",
       "\t[moth]:3: in function 'f'",
       "\t(command line):1: in function 'g'",
       "\t[3]:1: in main chunk",
-      "\t/home/me/after.lua:1: in function 'h'",
+      "\t/users/me/after.lua:1: in function 'h'",
     }
     local message = "ouch\nstack traceback:\n" .. table.concat(lines, "\n")
     assert.equal("ouch\nstack traceback:\n" .. lines[2] .. "\n" .. lines[8],
@@ -97,7 +97,7 @@ describe("a line at the prompt", function()
     assert.equal("ouch", evaluate.shortened("ouch\nstack traceback:\n"
       .. table.concat(lines, "\n")))
     assert.equal("ouch", evaluate.shortened "ouch")
-    local prompt = "\t/home/me/lua/moth/repl/init.lua:1: in function 'x'\n\tuser.lua:1: in f"
+    local prompt = "\t/users/me/lua/moth/repl/init.lua:1: in function 'x'\n\tuser.lua:1: in f"
     assert.equal("ouch", evaluate.shortened("ouch\nstack traceback:\n" .. prompt))
     assert.equal("ouch", evaluate.shortened("ouch\nstack traceback:\n\t[3]:1: in function "
       .. "'chunk'\n\tuser.lua:1: in f"))
