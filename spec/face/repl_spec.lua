@@ -200,6 +200,18 @@ spec_x     tensor    (3, 4)     float32  cpu        48 B
 2.1 KiB in variables, ]], text:match "^.*in variables, ")
   end)
 
+  it("who counts the buffers of a module, too, and tensors that are freed as nothing", function()
+    tools.remember_globals()
+    _G.spec_norm, _G.spec_gone = moth.nn.BatchNorm1d(4), moth.ones(5)
+    _G.spec_nets = { moth.nn.Linear(2, 3), { moth.nn.BatchNorm1d(4) } }
+    _G.spec_gone:free()
+    local text = tools.who_text()
+    for _, name in ipairs { "spec_norm", "spec_gone", "spec_nets" } do _G[name] = nil end
+    assert.matches("spec_norm +BatchNorm1d +5 tensors +cpu +72 B\n", text) -- 4 * 4 floats, a count
+    assert.matches("spec_nets +table +7 tensors +cpu +108 B\n", text)
+    assert.matches("spec_gone +tensor +freed *\n", text)
+  end)
+
   it("time prints a duration and returns the results", function()
     local lines, original = {}, print
     _G.print = function(line) lines[#lines + 1] = line end

@@ -245,6 +245,18 @@ describe("random transforms", function()
 end)
 
 describe("Compose", function()
+  it("equals its transforms one by one, with any dtype before Normalize", function()
+    local x, normalize = bytes(3, 5, 7), T.Normalize({0.5, 0.25, 0.4}, {0.2, 0.3, 0.25})
+    for _, dtype in ipairs {moth.float16, moth.bfloat16, moth.float32, moth.float64} do
+      for _, first in ipairs {T.ToDtype(dtype, {scale = true}), T.ToDtype(dtype),
+          T.ConvertImageDtype(dtype)} do
+        local want, got = normalize(first(x)), T.Compose{first, normalize}(x)
+        assert.equal(want.dtype, got.dtype)
+        assert.is_true(moth.allclose(got, want, {rtol = 1e-6, atol = 1e-6}))
+      end
+    end
+  end)
+
   it("converts and normalizes in one pass, with the same bits", function()
     local mean, std = {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}
     local x = bytes(3, 33, 47)
