@@ -48,7 +48,9 @@ describe("a message about one thing", function()
       ["0.1 elements"] = "0.1 elements", ["-1 elements"] = "-1 elements", ["1 boxes"] = "1 box",
       ["1 classes are"] = "1 class is", ["1 indices"] = "1 index", ["1 batches"] = "1 batch",
       ["there are 1 rows"] = "there is 1 row", ["1 bus"] = "1 bus", ["1 entries"] = "1 entry",
-      ["1 tensors, got 1 numbers"] = "1 tensor, got 1 number",
+      ["1 tensors, got 1 numbers"] = "1 tensor, got 1 number", ["1 keys in"] = "1 key in",
+      ["1 axes"] = "1 axis", ["1 processes are"] = "1 process is",
+      ["1 frequencies"] = "1 frequency",
     } do assert.equal(wanted, shown.singular(text)) end
   end)
 end)

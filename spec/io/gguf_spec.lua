@@ -27,7 +27,7 @@ local function gguf(parts)
   local keys, tensors = parts.keys or {}, parts.tensors or {}
   local head = "GGUF" .. le(parts.version or 3, 4) .. le8(parts.count or #tensors)
     .. le8(parts.nkeys or #keys) .. table.concat(keys) .. table.concat(tensors)
-  return head .. ("\0"):rep(-#head % 32) .. (parts.data or "")
+  return head .. ("\0"):rep(-#head % (parts.align or 32)) .. (parts.data or "")
 end
 
 local function refused(bytes, wanted, code)
@@ -176,6 +176,82 @@ describe("a GGUF file", function()
     refused(gguf {tensors = {one}, data = eight}:sub(1, 40), "is broken: 1 tensor ")
     refused(gguf {keys = {entry("kk", 4, le(1, 4)), entry("key", 8, text "long")}}:sub(1, 68),
       "would lie beyond its end")
+  end)
+
+  it("may end at the last byte that it needs, and raises one byte before", function()
+    local function loaded(parts, cut)
+      local head = gguf(parts):sub(1, cut)
+      return moth.gguf.load(files.write("end.gguf", head))
+    end
+    assert.same({{}, {}}, {loaded({}, 24)})
+    refused(gguf {}:sub(1, 23), "is no GGUF file")
+    local key = entry("", 7, "\1")
+    assert.same({{}, {[""] = true}}, {loaded({keys = {key}}, 24 + 13)})
+    assert.same({{}, {[""] = {1, 2, 3}}}, {loaded({keys = {entry("", 9, le(0, 4) .. le8(3)
+      .. "\1\2\3")}}, 24 + 12 + 15)})
+    for _, row in ipairs {
+      {{count = 1}, 24, "has the tensor '' at bytes 0 to 4 of data, but there are 0"},
+      {{count = 1}, 23, "is broken: 1 tensor and 0 keys in 23 bytes"},
+      {{count = 2, nkeys = 1}, 60, "is broken: 2 tensors and 1 key in 60 bytes"},
+      {{keys = {key}}, 12, "is broken: 0 tensors and 1 key in 12 bytes"},
+      {{count = 1, nkeys = 2}, 24 + 25, "is broken: 1 tensor and 2 keys in 49 bytes"},
+      {{keys = {entry("k", 9, le(0, 4) .. le8(3) .. "\1\2")}}, 27,
+       "is broken: a list of 3 values in 2 bytes"},
+    } do
+      local head = gguf(row[1]) .. ("\0"):rep(64)
+      refused(head:sub(1, 24 + row[2]), row[3])
+    end
+  end)
+
+  it("has lists of up to 8 levels", function()
+    local nested = (le(9, 4) .. le8(1)):rep(7)
+    local _, meta = moth.gguf.load(files.write("deep.gguf", gguf {keys = {
+      entry("k", 9, nested .. le(0, 4) .. le8(2) .. "\5\6")}}))
+    assert.same({{{{{{{{5, 6}}}}}}}}, meta.k)
+    refused(gguf {keys = {entry("k", 9, nested .. le(9, 4) .. le8(1) .. le(0, 4) .. le8(1)
+      .. "\5")}}, "is broken: its lists are nested too deeply")
+  end)
+
+  it("has empty tensors anywhere, of the dtype that is wanted; others do not overlap", function()
+    local tensors = {tensor("a", {4}, 0, 0), tensor("e", {0}, 26, 4), tensor("q", {32, 0}, 2, 8),
+      tensor("h", {0, 2}, 1, 4096)}
+    local align = {entry("general.alignment", 4, le(4, 4))}
+    local path = files.write("empty.gguf", gguf {keys = align, tensors = tensors,
+      data = ("\0"):rep(16)})
+    for _, case in ipairs {{nil, moth.float32}, {moth.float64, moth.float64},
+                           {moth.bfloat16, moth.bfloat16}} do
+      local read = moth.gguf.load(path, {dtype = case[1]})
+      assert.same({0, 0, 0, 0}, read.a:tolist())
+      assert.same({moth.float32, moth.int32, case[2], moth.float16},
+        {read.a.dtype, read.e.dtype, read.q.dtype, read.h.dtype})
+      assert.same({{0}, {0, 32}, {2, 0}}, {{unpack(read.e.shape)}, {unpack(read.q.shape)},
+        {unpack(read.h.shape)}})
+    end
+    refused(gguf {keys = align, tensors = {tensor("a", {4}, 0, 0), tensor("e", {0}, 26, 4),
+      tensor("b", {1}, 0, 8)}, data = ("\0"):rep(16)}, "has the tensor 'b' overlapping another")
+    local key = {entry("general.alignment", 4, le(1, 4))}
+    local function bytes(tensors_of, data)
+      return gguf {align = 1, keys = key, tensors = tensors_of, data = data}
+    end
+    local one, other = tensor("a", {1}, 24, 0), tensor("b", {1}, 24, 0)
+    refused(bytes({one}), "has the tensor 'a' at bytes 0 to 1 of data, but there are 0")
+    refused(bytes({one, other}, "\1"), "overlapping another tensor")
+    local read = moth.gguf.load {bytes = bytes({one, tensor("b", {1}, 24, 1)}, "\1\2")}
+    assert.same({{1}, {2}}, {read.a:tolist(), read.b:tolist()})
+  end)
+
+  it("has at most 2^52 numbers in a tensor, and whole blocks in each row", function()
+    refused(gguf {tensors = {tensor("big", {2 ^ 26, 2 ^ 26}, 24, 0)}},
+      "has the tensor 'big' at bytes 0 to 4503599627370496 of data, but there are 0")
+    refused(gguf {tensors = {tensor("big", {2 ^ 26, 2 ^ 26 + 1}, 24, 0)}},
+      "has the tensor 'big' of an impossible size")
+    for kind, row in pairs {[2] = {"Q4_0", 32}, [14] = {"Q6_K", 256}} do
+      for sizes, n in pairs {[{}] = 1, [{row[2] - 1}] = row[2] - 1, [{1, row[2]}] = 1} do
+        refused(gguf {tensors = {tensor("q", sizes, kind, 0)}, data = ("\0"):rep(9999)},
+          ("has the tensor 'q' of type %s with rows of %d number%s, no multiple of %d"):format(
+            row[1], n, n == 1 and "" or "s", row[2]))
+      end
+    end
   end)
 
   it("cut at any byte raises, or is complete if the cut is after its last tensor", function()

@@ -12,12 +12,15 @@ local function escaped(bytes) return (bytes:gsub(".", escape)) end
 function shown.escaped(text) return (text:gsub("[%z\1-\8\11-\31\127]", escape)) end
 
 local NOUNS = {}
-for name in ([[arguments bytes channels colors columns dimensions dims elements features groups
-    images inputs labels layers lengths lines modules names numbers outputs pairs parameters
-    pictures positions rows samples sequences sizes steps targets tensors tokens values weights]])
+for name in ([[activations anchors archives arguments bits bytes cells channels colors columns
+    components datasets dimensions dims elements epochs events features folders frequencies groups
+    heads images inputs integers keys labels layers lengths levels lines measurements members
+    modules names nodes numbers objects outputs pairs parameters paths pictures pieces pixels
+    positions predictions regressors rows samples sequences sizes steps targets tensors texts
+    tokens values vectors weights windows workers]])
   :gmatch "%S+" do NOUNS[name] = name:gsub("s$", "") end
 NOUNS.batches, NOUNS.classes, NOUNS.entries, NOUNS.indices = "batch", "class", "entry", "index"
-NOUNS.boxes = "box"
+NOUNS.boxes, NOUNS.axes, NOUNS.frequencies, NOUNS.processes = "box", "axis", "frequency", "process"
 
 --- "at least 1 dimensions are needed" as "at least 1 dimension is needed".
 function shown.singular(text)
