@@ -86,13 +86,17 @@ static double now_ns(void) { return moth_seconds() * 1e9; }
 
 /* -- how many -- */
 
-/* Reads MOTH_NUM_THREADS or OMP_NUM_THREADS; by default the processors of this process. */
+/* Reads MOTH_NUM_THREADS or OMP_NUM_THREADS; by default the processors of this process. OpenMP's
+** variable may be a list, one number for each level. A text that is no number does not count. */
 static int default_lanes(void) {
   static const char *const names[] = {"MOTH_NUM_THREADS", "OMP_NUM_THREADS"};
   for (int i = 0; i < 2; i++) {
     const char *text = getenv(names[i]);
-    long n = text ? strtol(text, NULL, 10) : 0;
-    if (n > 0) return n < MOTH_MAX_LANES ? (int)n : MOTH_MAX_LANES;
+    char *end = NULL;
+    const long n = text ? strtol(text, &end, 10) : 0;
+    if (end) end += strspn(end, " \t");
+    if (n > 0 && (!*end || (i == 1 && *end == ',')))
+      return n < MOTH_MAX_LANES ? (int)n : MOTH_MAX_LANES;
   }
   const int n = moth_processors();
   return n < 1 ? 1 : n < MOTH_MAX_LANES ? n : MOTH_MAX_LANES;

@@ -66,14 +66,14 @@ end
 
 -- Environment variables that have no effect, as lines of advice.
 local function unheard(list)
-  local levels = {plain = true, neon = true, avx2 = true, avx512 = true}
+  local levels = {plain = true, neon = jit.arch == "arm64", avx2 = true, avx512 = true}
   local isa, threads = os.getenv "MOTH_ISA", os.getenv "MOTH_NUM_THREADS"
   if isa and not levels[isa] then
     list[#list + 1] = ("MOTH_ISA=%s is no instruction level, so the processor's highest is "
       .. "used; examples are avx2 and plain"):format(isa)
   end
-  local count = threads and tonumber(threads)
-  if threads and not (count and count >= 1 and count % 1 == 0) then
+  local count = threads and tonumber(threads:match "^%s*%+?(%d+)[ \t]*$")
+  if threads and not (count and count >= 1) then
     list[#list + 1] = ("MOTH_NUM_THREADS=%s is no number of threads, so that OMP_NUM_THREADS or "
       .. "all processors count"):format(threads)
   end
@@ -151,7 +151,7 @@ function doctor.main()
   row("machine", processor())
   for _, entry in ipairs(found and doctor.gpus(lib) or {}) do row(entry[1], entry[2]) end
   row("files", codecs())
-  row("prompt", editor())
+  if found then row("prompt", editor()) end -- the editor's completion needs the library
   row("checkout", launcher.root or "none: installed files")
 
   local list = warnings(doctor.missing_packages(launcher.root))
