@@ -205,6 +205,107 @@ describe("data.TarWriter", function()
     end
   end)
 
+  -- The fields of a POSIX header: offset from 0, bytes.
+  local function fields(block)
+    local sum = 0
+    for i = 1, 512 do sum = sum + (i > 148 and i <= 156 and 32 or block:byte(i)) end
+    local function at(from, n) return block:sub(from + 1, from + n) end
+    return {name = at(0, 100):match "^%Z*", mode = at(100, 8), owner = at(108, 8),
+      group = at(116, 8), size = at(124, 12), time = at(136, 12), right = at(148, 8)
+      == ("%06o\0 "):format(sum), kind = at(156, 1), magic = at(257, 8),
+      rest = at(157, 100):find "%Z" or at(265, 247):find "%Z"}
+  end
+
+  local function wanted(name, size, kind)
+    return {name = name, mode = "0000644\0", owner = "0000000\0", group = "0000000\0",
+      size = ("%011o\0"):format(size), time = "00000000000\0", right = true, kind = kind,
+      magic = "ustar\00000"}
+  end
+
+  it("writes POSIX headers; a name above 100 bytes is in a pax record with its length", function()
+    for _, n in ipairs {5, 100, 101, 102, 988, 989, 990, 991, 992, 993} do
+      local path, name = files.path "p.tar", ("k"):rep(n - 4) .. ".txt"
+      local writer = data.TarWriter {path = path}
+      writer:write {__key__ = ("k"):rep(n - 4), txt = ("x"):rep(600)}
+      writer:close()
+      local text = files.read(path)
+      if n > 100 then
+        local length = tonumber(text:sub(513, 520):match "^%d+")
+        assert.equal(("%d path=%s\n"):format(length, name), text:sub(513, 512 + length))
+        assert.same(wanted("pax", length, "x"), fields(text))
+        local padded = math.ceil(length / 512) * 512
+        assert.equal(zeros(padded - length), text:sub(513 + length, 512 + padded))
+        text = text:sub(513 + padded)
+      end
+      assert.same(wanted(name:sub(-100), 600, "0"), fields(text))
+      assert.equal(("x"):rep(600) .. zeros(424 + 1024), text:sub(513))
+      local pipe = io.popen(("tar -tf '%s'"):format(path))
+      assert.equal(name .. "\n", pipe:read "*a")
+      pipe:close()
+    end
+  end)
+
+  it("raises on a full disk; the archive does not appear", function()
+    local full = io.open("/dev/full", "wb")
+    if not full then return pending "no /dev/full" end
+    full:close()
+    local path = files.path "full.tar"
+    local why = ("cannot write '%s': No space left on device"):format(path)
+    for _, small in ipairs {true, false} do
+      local writer = data.TarWriter(path)
+      writer.file:close()
+      writer.file = io.open("/dev/full", "wb")
+      if small then -- in the buffer until the end
+        writer:write {__key__ = "a", txt = "x"}
+        assert.matches("1 sample", tostring(writer))
+      else
+        writer.file:setvbuf "no"
+        refuses(function() writer:write {__key__ = "a", txt = "x"} end, why)
+        assert.matches("0 samples", tostring(writer))
+      end
+      refuses(function() writer:close() end, why)
+      assert.equal("E_IO", moth.errcode())
+      writer:close()
+      assert.is_nil(io.open(path))
+    end
+    refuses(function() data.TarWriter(files.path "no/a.tar") end, ("cannot write '%s': "):format(
+      files.path "no/a.tar"))
+    local moved = data.TarWriter(path)
+    os.remove(path .. ".part")
+    refuses(function() moved:close() end, ("cannot write '%s': "):format(path))
+  end)
+
+  it("writes integers exactly, and reads those of int64 again", function()
+    local path = files.path "i.tar"
+    local writer = data.TarWriter(path)
+    local most = 9223372036854775807LL
+    writer:write {__key__ = "a", id = 2 ^ 53, index = most, inx = 18446744073709551615ULL,
+      cls = most, ["x.id"] = moth.tensor(9007199254740993LL), ["y.id"] = moth.tensor {{7}}}
+    for _, n in ipairs {2 ^ 53 + 2, 1e300, math.huge, 0 / 0, -1LL, -2 ^ 63} do
+      refuses(function() writer:write {__key__ = "b", id = n} end,
+        "bad argument 'sample' to 'write' (id: an integer from 0 on is needed, got ")
+      assert.equal("E_TYPE", moth.errcode())
+    end
+    refuses(function() writer:write {__key__ = "b", cls = moth.tensor {1, 2}} end,
+      "bad argument 'sample' to 'write' (cls: an integer from 1 on is needed, got f32 (2))")
+    refuses(function() writer:write {__key__ = "b", npy = moth.ones(2):bfloat16()} end,
+      "bad argument 'sample' to 'write' (")
+    assert.equal("E_UNSUPPORTED", moth.errcode())
+    writer:close()
+    assert.same({"a.cls=9223372036854775806", "a.id=9007199254740992",
+      "a.index=9223372036854775807", "a.inx=18446744073709551615", "a.x.id=9007199254740993",
+      "a.y.id=7"}, all(path))
+    files.write("i.tar", archive({name = "a.id", text = "9223372036854775807"},
+      {name = "a.inx", text = "-0009223372036854775807\n"}, {name = "a.cls", text = "0"}))
+    local sample = data.WebDataset {path, decode = true}:iter()()
+    assert.same({most, -most, 1LL}, {sample.id, sample.inx, sample.cls})
+    for _, text in ipairs {"9223372036854775808", "10000000000000000000", "", "1.0", "x"} do
+      files.write("i.tar", archive {name = "a.id", text = text})
+      refuses(function() data.WebDataset {path, decode = true}:iter()() end,
+        "is no integer: '" .. text .. "'")
+    end
+  end)
+
   it("refuses keys and values that it cannot write", function()
     local writer = data.TarWriter(files.path "r.tar")
     for _, sample in ipairs {{txt = "x"}, {__key__ = "a.b"}, {__key__ = "a/"}, {__key__ = ""},
@@ -222,6 +323,9 @@ describe("data.TarWriter", function()
       {{txt = 3}, "txt: a string is needed, got 3"}, {{npy = 3}, "npy: a tensor is needed, got 3"},
       {{json = {print}}, "json: a function cannot be written as JSON"},
       {{[1] = "x"}, "names are strings, got 1"},
+      {{[""] = "x"}, "names are endings of files, without / and NUL, got a string ('')"},
+      {{["a/b.txt"] = "x"}, "names are endings of files, without / and NUL, got a string"},
+      {{["a\0.txt"] = "x"}, "names are endings of files, without / and NUL, got a string"},
     } do
       case[1].__key__ = "a"
       refuses(function() writer:write(case[1]) end, case[2])

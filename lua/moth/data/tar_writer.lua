@@ -26,15 +26,17 @@ local function picture(encode)
   return function(x) return raw(require("moth").io[encode](x)) end
 end
 
+-- Lua's numbers are exact up to 2^53; int64 and uint64 above it are written digit by digit.
 local function integer(shift)
   return function(x, name)
-    if lib.istensor(x) then x = x:item() end
-    local n = tonumber(x)
-    if not n or n % 1 ~= 0 or n < shift then
+    if lib.istensor(x) and x:numel() == 1 then x = x:item() end
+    local n = not lib.istensor(x) and tonumber(x)
+    local exact = type(x) == "cdata"
+    if not n or n % 1 ~= 0 or n < shift or n > 2 ^ 53 and not exact then
       refuse(("%s: an integer from %d on is needed, got %s"):format(name, shift,
         errors.describe(x)))
     end
-    return ("%d"):format(n - shift)
+    return exact and (tostring(x - shift):gsub("U?LL$", "")) or ("%d"):format(n - shift)
   end
 end
 
@@ -122,6 +124,9 @@ function TarWriter:write(sample)
   local names, parts = {}, {}
   for name in pairs(sample) do
     if type(name) ~= "string" then refuse("names are strings, got " .. errors.describe(name)) end
+    if not name:find "^[^/%z]+$" then
+      refuse("names are endings of files, without / and NUL, got " .. errors.describe(name))
+    end
     if name:sub(1, 2) ~= "__" then names[#names + 1] = name end
   end
   table.sort(names)

@@ -70,9 +70,11 @@ end
 
 -- ---- decoding ----
 
+local MOST = "9223372036854775807" -- of int64
+
 local function integer(text, path)
-  local sign, digits = text:match "^%s*([+-]?)(%d+)%s*$"
-  if not digits or #digits > 18 then
+  local sign, digits = text:match "^%s*([+-]?)0*(%d+)%s*$"
+  if not digits or #digits > 19 or (#digits == 19 and digits > MOST) then
     errors.raise(("%s is no integer: %s"):format(path, errors.shown(text:sub(1, 40))), "E_FORMAT")
   end
   local value = 0LL
