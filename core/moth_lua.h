@@ -526,7 +526,7 @@ enum { /* operations; of bool: or, and, and, or */
 typedef struct moth_transfer_args {
   int32_t kind, group, op;
   int32_t peer;              /* the root, receiver or sender in the group; recv: -1 is any */
-  int32_t tag;               /* of send and recv, from 0 to 32767 */
+  int32_t tag;  /* of send and recv, from 0 to 32767; of a barrier 1: before the end of MPI */
   moth_handle input, output; /* contiguous, of one dtype and device; may be the same */
   const int64_t *sizes;      /* all_to_all: elements to each rank, then from each rank */
   double seconds;            /* of GPU tensors: a transfer that takes longer ends its group */

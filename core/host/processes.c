@@ -8,9 +8,9 @@
 **
 ** f16 and bf16 are reduced in f32, in a scratch buffer.
 **
-** When a wait times out, the process asks the other members of the group how many messages they
-** have started there. Each process answers at its next poll. The error names the ranks that have
-** not called, and those that do not answer.
+** A process that ends waits for the others in a barrier of its own, MOTH_LEAVING: it must not meet
+** a message that another process has started. Processes that wait for one that has ended notice it
+** after a few seconds (notes.c).
 */
 #include "processes.h"
 
@@ -34,7 +34,7 @@
 
 #define POLL_EVERY 20e-6    /* seconds between two polls of MPI inside kernels */
 #define LISTEN_EVERY 50e-3  /* seconds between two looks for questions */
-#define ANSWER_WITHIN 1.0   /* seconds to wait for answers */
+#define ASK_AFTER 5.0       /* seconds until a wait asks whether a process has ended */
 #define SPIN 0.5            /* seconds that a wait only yields; then it sleeps */
 #define MAX_GROUPS 4096
 
@@ -44,20 +44,12 @@ enum { /* kinds of messages, in the order of moth_lua.h */
 };
 _Static_assert((int)RECV == (int)MOTH_TRANSFER_RECV, "kinds as in moth_lua.h");
 
-enum { QUESTION = 1, ANSWER = 2 }; /* tags of notes */
-
-enum { NOTE_SIZE = 3, NOTES = 64 };
-
-/* Sent notes; a request of 0 is none. They outlive the context: MPI may still read them. */
-static moth_note notes[NOTES];
-static uint32_t next_note;
-
 static atomic_bool taken; /* a context of this process uses MPI */
 static pid_t first_user;  /* the process that has used MPI, or 0; a forked child cannot */
 
 const char *const moth_transfer_names[] = {
   "barrier", "broadcast", "reduce", "all_reduce", "reduce_scatter", "gather",
-  "all_gather", "scatter", "all_to_all", "send", "recv"};
+  "all_gather", "scatter", "all_to_all", "send", "recv", "destroy_process_group"};
 
 static bool on_device(const moth_transfer *m) {
   return (m->input && m->input->storage->device) || (m->output && m->output->storage->device);
@@ -67,7 +59,9 @@ static int mpi_error(moth_ctx *ctx, int code) {
   char text[1024] = "";
   int n = 0;
   ctx->processes->mpi->error_string(code, text, &n);
-  return moth_fail(ctx, MOTH_E_IO, NULL, "MPI: %s", text);
+  return moth_fail(ctx, MOTH_E_IO, NULL, "MPI: %s%s", text, strstr(text, "runcated")
+                   ? "; all processes must call the same functions in the same order, with tensors "
+                     "of one size" : "");
 }
 
 static int not_open(moth_ctx *ctx) {
@@ -89,41 +83,6 @@ moth_group *moth_group_of(moth_ctx *ctx, int32_t index) {
     moth_fail(ctx, MOTH_E_STATE, "group", "the process group was destroyed");
   else return &p->groups[index];
   return NULL;
-}
-
-/* -- notes -- */
-
-static void send_note(struct moth_processes *p, int to, int tag, int64_t index, int64_t started,
-                      int64_t kind) {
-  moth_note *n = &notes[next_note++ % NOTES];
-  int done = 1, source;
-  if (n->request && n->request != p->mpi->no_request) p->mpi->test(&n->request, &done, &source);
-  if (!done) return; /* the receiver takes none */
-  n->group = index;
-  n->started = started;
-  n->kind = kind;
-  p->mpi->send(n, NOTE_SIZE, p->mpi->types[MOTH_I64], to, tag, p->monitor, &n->request);
-}
-
-/* Receives a note with this tag, if there is one. Returns its sender, or -1. */
-static int take_note(struct moth_processes *p, int tag, moth_note *n) {
-  int found = 0, source = -1, done = 0, ignored;
-  if (p->mpi->probe(p->mpi->any_source, tag, p->monitor, &found, &source) || !found) return -1;
-  if (p->mpi->receive(n, NOTE_SIZE, p->mpi->types[MOTH_I64], source, tag, p->monitor,
-                      &n->request))
-    return -1;
-  while (!done)
-    if (p->mpi->test(&n->request, &done, &ignored)) return -1;
-  return source;
-}
-
-static void answer_questions(struct moth_processes *p) {
-  moth_note n;
-  if (!p->mpi) return;
-  for (int from; (from = take_note(p, QUESTION, &n)) >= 0;) {
-    const bool known = n.group >= 0 && n.group < p->ngroups && p->groups[n.group].used;
-    send_note(p, from, ANSWER, n.group, known ? p->groups[n.group].started : -1, p->waits_for);
-  }
 }
 
 /* -- progress -- */
@@ -206,74 +165,42 @@ static void poll(moth_ctx *ctx) {
   if (listens) p->listened = now;
   if ((!moves && !listens) || forked()) return;
   if (moves) moth_transfers_progress(ctx);
-  if (listens) answer_questions(p);
+  if (listens) moth_notes_answer(p);
 }
 
 /* -- waiting -- */
-
-/* Does a message wait for this rank of its group? */
-static bool concerns(const moth_transfer *m, const moth_group *g, int rank) {
-  return rank != g->rank && (m->x.kind < SEND || m->x.peer < 0 || m->x.peer == rank);
-}
-
-/* Asks the ranks that the message waits for which messages they have started. `text` becomes the
-** answers of those that have not started this one. */
-void moth_transfer_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size) {
-  struct moth_processes *p = ctx->processes;
-  const moth_group *g = &p->groups[m->x.group];
-  const char *lacking = m->x.kind == SEND ? "not received it"
-                        : m->x.kind == RECV ? "sent no such message" : "not called it";
-  size_t used = 0;
-  int missing = 0;
-  text[0] = 0;
-  if (!p->mpi) return;
-  int64_t *started = calloc((size_t)g->n, sizeof *started);
-  int *kind = calloc((size_t)g->n, sizeof *kind);
-  for (int i = 0; started && kind && i < g->n; i++) {
-    started[i] = concerns(m, g, i) ? -1 : m->number;
-    if (started[i] < 0) send_note(p, g->ranks[i], QUESTION, m->x.group, 0, 0);
-  }
-  for (const double until = moth_seconds() + ANSWER_WITHIN; moth_seconds() < until;) {
-    moth_note n;
-    const int from = take_note(p, ANSWER, &n);
-    answer_questions(p);
-    moth_transfers_progress(ctx);
-    for (int i = 0; from >= 0 && started && kind && i < g->n; i++)
-      if (g->ranks[i] == from && n.group == m->x.group) {
-        started[i] = n.started;
-        kind[i] = n.kind <= RECV ? (int)n.kind : -1;
-      }
-    sched_yield();
-  }
-  for (int i = 0; started && kind && i < g->n && used < size; i++) {
-    if (started[i] >= m->number || missing++ > 7) continue;
-    const char *where = kind[i] >= 0 ? moth_transfer_names[kind[i]] : NULL;
-    int n = started[i] < 0
-      ? snprintf(text + used, size - used, "; rank %d does not answer", g->ranks[i])
-      : snprintf(text + used, size - used, "; rank %d has %s (%s%s)", g->ranks[i], lacking,
-                 where ? "it waits in " : "it is busy", where ? where : "");
-    used += n > 0 ? (size_t)n : 0;
-  }
-  free(started);
-  free(kind);
-}
 
 static int timed_out(moth_ctx *ctx, const moth_transfer *m, double seconds) {
   char text[512];
   moth_transfer_missing(ctx, m, text, sizeof text);
   if (m->done) return MOTH_OK;
   return moth_fail(ctx, MOTH_E_IO, NULL, "no result after %g s%s", seconds,
-                   text[0] || m->x.kind >= SEND ? text : "; all ranks have called it");
+                   text[0] || m->x.kind >= SEND ? text : "; all ranks have called it: do their "
+                   "tensors have one size?");
+}
+
+/* Fails if a process has ended that the collective waits for. */
+static int check_ended(moth_ctx *ctx, const moth_transfer *m, double seconds) {
+  char text[512];
+  if (m->job || m->x.kind >= SEND || moth_is_leaving(&m->x)) return MOTH_OK;
+  if (!moth_transfer_missing(ctx, m, text, sizeof text) || m->done) return MOTH_OK;
+  return moth_fail(ctx, MOTH_E_IO, NULL, "no result after %g s%s", seconds, text);
 }
 
 int moth_transfer_await(moth_ctx *ctx, moth_transfer *m, double seconds) {
   const double began = moth_seconds();
+  double ask = ASK_AFTER;
   for (uint32_t turn = 0; !m->done; turn++) {
     moth_transfers_progress(ctx);
     if (m->done) break;
     if (turn % 16 == 15 && moth_cancelled(ctx)) return moth_stopped(ctx);
     const double passed = moth_seconds() - began;
     if (passed > seconds) return timed_out(ctx, m, seconds);
+    if (passed > ask) {
+      int status = check_ended(ctx, m, ask);
+      if (status) return status;
+      ask *= 2;
+    }
     if (passed > SPIN) moth_sleep(passed > 2 * SPIN ? 1e-3 : 1e-4);
     else sched_yield();
   }
@@ -385,7 +312,9 @@ static int start(moth_ctx *ctx, moth_transfer *m, const moth_group *g) {
   if (status) return status;
   const moth_mpi_handle op = reduces(kind) ? op_of(mpi, m->x.op, dtype) : 0;
   switch (kind) {
-    case BARRIER: code = mpi->barrier(g->comm, r); break;
+    case BARRIER:
+      code = mpi->barrier(moth_is_leaving(&m->x) ? ctx->processes->monitor : g->comm, r);
+      break;
     case BROADCAST: code = mpi->broadcast(to, out, type, root, g->comm, r); break;
     case REDUCE: code = mpi->reduce(from, to, n, type, op, root, g->comm, r); break;
     case ALL_REDUCE: code = mpi->all_reduce(from, to, n, type, op, g->comm, r); break;
@@ -497,7 +426,7 @@ int moth_transfer_begin(moth_ctx *ctx, const moth_transfer_args *x, const moth_t
     release(ctx, m);
     return status;
   }
-  const bool collective = x->kind != SEND && x->kind != RECV;
+  const bool collective = x->kind != SEND && x->kind != RECV && !moth_is_leaving(x);
   m->number = collective ? ++g->started : INT64_MAX;
   m->next = ctx->processes->messages;
   ctx->processes->messages = m;
@@ -533,7 +462,7 @@ int32_t moth_transfer_done(moth_ctx *ctx, const moth_transfer *m) {
 }
 
 static int wait_for(moth_ctx *ctx, moth_transfer *m, double seconds) {
-  ctx->processes->waits_for = m->x.kind;
+  ctx->processes->waits_for = moth_is_leaving(&m->x) ? MOTH_LEAVING : m->x.kind;
   int status = m->job && seconds < 0 ? MOTH_OK : moth_transfer_await(ctx, m, seconds);
   ctx->processes->waits_for = -1;
   if (!status && m->job) return moth_device_transfer_join(ctx, m);

@@ -73,8 +73,21 @@ int moth_processes_ready(moth_ctx *ctx, moth_mpi_handle comm, int32_t n, int32_t
 void moth_transfers_progress(moth_ctx *ctx);
 /* Waits for the message; raises after that many seconds, and names ranks that have not called. */
 int moth_transfer_await(moth_ctx *ctx, moth_transfer *m, double seconds);
-/* The ranks that have not started the message m, as text; waits a second for their answers. */
-void moth_transfer_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size);
+
+/* -- questions (notes.c) -- */
+
+/* What a process waits for that has ended, next to the kinds of messages. */
+enum { MOTH_LEAVING = MOTH_TRANSFER_RECV + 1 };
+
+/* Is it the barrier before the end of MPI? */
+static inline bool moth_is_leaving(const moth_transfer_args *x) {
+  return x->kind == MOTH_TRANSFER_BARRIER && x->tag != 0;
+}
+
+void moth_notes_answer(struct moth_processes *p);
+/* The ranks that have not started the message m, as text; waits a second for their answers. Returns
+** true if one of them has ended. */
+bool moth_transfer_missing(moth_ctx *ctx, const moth_transfer *m, char *text, size_t size);
 
 /* Fails if the step that is recorded starts a transfer and does not wait for it: the memory of the
 ** transfer may have other contents in a replay before it has ended. */

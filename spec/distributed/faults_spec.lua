@@ -80,7 +80,46 @@ describe("moth.distributed", function()
         dist.all_reduce(moth.ones(4))]])
       assert.truthy(output:find("all_reduce: no result after 1 s; rank 2 does not answer", 1, true))
     end)
+
+    it("under " .. name .. ", a process that ends before the others is named, and all end",
+      function()
+        local output, seconds = run(program, 3, [[
+          local moth = require "moth"
+          local dist = moth.distributed
+          dist.init_process_group()
+          for _ = 1, dist.get_rank() == 1 and 3 or 4 do dist.all_reduce(moth.ones(4)) end
+          print(dist.get_rank() .. " ends")]])
+        assert.truthy(output:find("all_reduce: no result after 5 s; rank 1 has not called it (it "
+          .. "has ended)", 1, true), output)
+        assert.truthy(output:find("1 ends", 1, true), output)
+        assert.falsy(output:find("0 ends", 1, true), output)
+        assert.falsy(output:find("2 ends", 1, true), output)
+        assert.is_true(seconds < 20)
+      end)
+
+    it("under " .. name .. ", a process that waits at the end names those that it waits for",
+      function()
+        local output = run(program, 3, [[
+          local moth = require "moth"
+          local dist = moth.distributed
+          dist.init_process_group{timeout = 1}
+          if dist.get_rank() == 2 then dist.recv(moth.ones(4), {src = 0}) end]])
+        assert.truthy(output:find("rank 2 has not called it (it waits in recv)", 1, true), output)
+        assert.falsy(output:find("rank 1 has not called it", 1, true), output)
+      end)
   end
+
+  it("says what is wrong when MPI gets tensors of different sizes", function()
+    if launchers[1][1] ~= "openmpi" then
+      pending "MPICH reports no error"
+      return
+    end
+    local output = run(launchers[1][2], 2, BEGIN .. [[
+      dist.all_reduce(moth.ones(rank == 0 and 2 or 3000))]])
+    assert.truthy(output:find("all_reduce: MPI: MPI_ERR_TRUNCATE: message truncated; all processes "
+      .. "must call the same functions in the same order, with tensors of one size", 1, true),
+      output)
+  end)
 
   it("says what to install if there is no MPI", function()
     local launcher = debug.getregistry()["moth.launcher"]

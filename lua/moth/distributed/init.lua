@@ -96,8 +96,11 @@ dist.destroy_process_group = define {
       return
     end
     local s = current "destroy_process_group"
-    -- MPI_Finalize would wait without a limit, and without an answer to the others' questions.
-    if s.size > 1 and s.mpi then start("destroy_process_group", "BARRIER", s.world) end
+    -- MPI_Finalize would wait without a limit, and without an answer to the others' questions. With
+    -- the tag 1 the barrier meets no message that another process has started.
+    if s.size > 1 and s.mpi then
+      start("destroy_process_group", "BARRIER", s.world, false, nil, nil, nil, 0, 0, 1)
+    end
     lib.check(C.moth_mpi_close(ctx), "destroy_process_group")
     groups.set(nil)
     lib.anchor.finish = nil
