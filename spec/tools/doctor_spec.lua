@@ -148,6 +148,11 @@ describe("moth doctor", function()
     assert.equal("library    " .. lib.path, lines[2])
     assert.equal("engine     " .. ffi.string(lib.C.moth_config(lib.ctx)), lines[3])
     assert.equal("checkout   " .. real.root, "checkout   " .. row "checkout")
+    local rows = doctor.gpus(lib)
+    for i, entry in ipairs(rows) do
+      assert.equal(("%-10s %s"):format(entry[1], entry[2]), lines[5 + i])
+    end
+    assert.matches("^files ", lines[6 + #rows])
     launcher.root = nil
     assert.equal("none: installed files", row "checkout")
   end)
@@ -160,6 +165,13 @@ describe("moth doctor", function()
     assert.matches("^checkout ", lines[#lines - 2])
     assert.matches("^! MOTH_ISA=x ", lines[#lines - 1])
     assert.matches("^! OPENBLAS_CORETYPE=z ", lines[#lines])
+  end)
+
+  it("names the BLAS, which is opened for it", function()
+    local text = process.shell(process.program .. " doctor")
+    assert.matches("\nengine     [^\n]*, BLAS [^\n]*, compiler ", text)
+    assert.falsy(text:find("not opened", 1, true), text)
+    assert.matches("\nrc=0\n$", text)
   end)
 
   it("goes on without the library, and fails", function()
@@ -227,7 +239,10 @@ describe("moth doctor", function()
         return 0
       end,
       moth_device_count = function() return count end,
-      moth_error = function() return ffi.cast("const char *", "no driver") end,
+      moth_error = function(_, base)
+        assert.equal(1, base)
+        return ffi.cast("const char *", "no driver")
+      end,
     }
     local function gpus()
       package.loaded[GPUS] = cuda
