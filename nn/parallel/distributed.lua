@@ -9,6 +9,7 @@
 -- reduce them in the same order.
 
 local autograd = require "moth.autograd"
+local calls = require "moth.binding.calls"
 local define = require "moth.binding.define"
 local errors = require "moth.error"
 local lib = require "moth.binding.lib"
@@ -367,6 +368,9 @@ end
 -- @param ...  its arguments
 -- @return its results
 function DDP:no_sync(f, ...)
+  if not calls.is_callable(f) then
+    errors.refuse("no_sync", "f", "a function is needed", f, "E_TYPE")
+  end
   local before = self._sync
   rawset(self, "_sync", false)
   local results = lib.pack(pcall(f, ...))

@@ -220,6 +220,18 @@ describe("a sampler", function()
     assert.are_not.same(order(0), order(1))
   end)
 
+  it("of one of several processes needs an epoch that is an integer from 0 on", function()
+    local one = data.DistributedSampler {3, num_replicas = 2, rank = 1}
+    check("bad argument 'epoch' to 'set_epoch' (an integer from 0 on is needed, got nil)",
+      function() one:set_epoch() end)
+    for _, wrong in ipairs {-1, 1.5, "one"} do
+      check("bad argument 'epoch' to 'set_epoch' (an integer from 0 on is needed",
+        function() one:set_epoch(wrong) end)
+    end
+    one:set_epoch(moth.tensor(3LL):item())
+    assert.equal(3, one.epoch)
+  end)
+
   it("of one of several processes shuffles and repeats samples by default", function()
     local one = data.DistributedSampler {3, num_replicas = 2, rank = 1}
     assert.same({2, 1, true, 0, false, true, 0}, {one.num_replicas, one.rank, one.shuffle, one.seed,

@@ -148,7 +148,13 @@ end
 
 --- Chooses the order of the next pass.
 -- @param epoch  a number from 0 on, the same in all processes
-function DistributedSampler:set_epoch(epoch) self.epoch = epoch end
+function DistributedSampler:set_epoch(epoch)
+  local number = tonumber(epoch)
+  if not number or number < 0 or number % 1 ~= 0 then
+    errors.refuse("set_epoch", "epoch", "an integer from 0 on is needed", epoch, "E_ARG")
+  end
+  self.epoch = number
+end
 
 function DistributedSampler:len()
   local n, replicas = length_of(self.data_source, "DistributedSampler"), self.num_replicas

@@ -250,11 +250,13 @@ return {
     fails("this net is a DistributedDataParallel: load into net.module", net.load_state_dict, net,
       net.module:state_dict())
   end},
-  {"a group that is none is blamed on the argument that it was passed for", function()
+  {"a wrong argument of a wrapper is named", function()
     fails("bad argument 'process_group' to 'DistributedDataParallel' (a process group is needed, "
       .. "got {0})", DDP, nn.Linear(2, 2), {0})
     fails("bad argument 'process_group' to 'ZeroRedundancyOptimizer'",
       dist.optim.ZeroRedundancyOptimizer, {moth.ones(1)}, optim.SGD, {process_group = 0})
+    fails("bad argument 'f' to 'no_sync' (a function is needed, got {1})",
+      function() return DDP(nn.Linear(2, 2)):no_sync {1} end)
     fails("bad argument 'group' to 'all_reduce'", dist.all_reduce, moth.ones(1), {group = 0})
   end},
   {"DistributedSampler divides each epoch among the processes", function(_, n)
