@@ -64,6 +64,13 @@ local function codecs()
   return table.concat(list, ", ")
 end
 
+-- Can several processes exchange tensors?
+local function processes()
+  return require("moth").distributed.is_available()
+    and "an MPI library, for ./moth run -n 2 FILE.lua"
+    or "no MPI library (apt-get install openmpi-bin), for ./moth run"
+end
+
 -- Environment variables that have no effect, as lines of advice.
 local function unheard(list)
   local levels = {plain = true, neon = jit.arch == "arm64", avx2 = true, avx512 = true}
@@ -151,6 +158,7 @@ function doctor.main()
   row("machine", processor())
   for _, entry in ipairs(found and doctor.gpus(lib) or {}) do row(entry[1], entry[2]) end
   row("files", codecs())
+  if found then row("processes", processes()) end
   if found then row("prompt", editor()) end -- the editor's completion needs the library
   row("checkout", launcher.root or "none: installed files")
 

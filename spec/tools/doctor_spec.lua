@@ -6,6 +6,7 @@ local ffi = require "ffi"
 local files = require "spec.support.files"
 local library = require "moth.io.image.library"
 local machine = require "moth.base.machine"
+local moth = require "moth"
 local process = require "spec.support.process"
 local system = require "moth.base.system"
 
@@ -141,7 +142,7 @@ describe("moth doctor", function()
       if not line:find "^[!a]" then names[#names + 1] = line:match "^(%S+)  *%S" end
     end
     local text = table.concat(names, " ")
-    assert.matches("^Moth library engine LuaJIT machine .*files prompt checkout$", text)
+    assert.matches("^Moth library engine LuaJIT machine .*files processes prompt checkout$", text)
     local lib = real.lib
     assert.equal(("Moth       %s, ABI %d"):format(launcher.version, lib.C.moth_abi_version()),
       lines[1])
@@ -209,6 +210,15 @@ describe("moth doctor", function()
       .. "and MP3 (apt-get install libsndfile1)", with "stb")
     assert.equal("no JPEG (apt-get install libturbojpeg0), PNG by libspng, no WebP (apt-get "
       .. "install libwebp7), FLAC, Ogg and MP3 by libsndfile", with "spng sndfile")
+  end)
+
+  it("says whether processes can exchange tensors", function()
+    local with_none = process.shell("MOTH_MPI=/nonexistent.so " .. process.program .. " doctor")
+    assert.matches("\nprocesses  no MPI library %(apt%-get install openmpi%-bin%), for ./moth run",
+      with_none)
+    if moth.distributed.is_available() then
+      assert.equal("an MPI library, for ./moth run -n 2 FILE.lua", row "processes")
+    end
   end)
 
   it("names the editor of the prompt", function()
