@@ -398,10 +398,25 @@ function Reader:tree(path, wanted)
   return found and root or nil
 end
 
+-- The saved name that is nearest to one that is missing; else the names of the saved state.
+local function what_it_has(index, path)
+  local first, names, seen = {}, {}, {}
+  for _, rows in ipairs {index.values, index.tensors} do
+    for at in pairs(rows) do
+      local top = at:match "^[^/]*"
+      if not seen[top] then seen[top], first[#first + 1] = true, tostring(key_from(top)) end
+      names[#names + 1] = at
+    end
+  end
+  local hint = errors.nearest(path, path:find("/", 1, true) and names or first)
+  table.sort(first)
+  return hint ~= "" and hint or "; it has " .. table.concat(first, ", ", 1, math.min(#first, 8))
+end
+
 local function need(found, reader, path)
   if found == nil then
-    errors.argument("load", "state_dict", ("%s has no %s"):format(errors.path(reader.folder), path),
-      "E_STATE")
+    errors.argument("load", "state_dict", ("%s has no '%s'%s"):format(errors.path(reader.folder),
+      path, what_it_has(reader.index, path)), "E_STATE")
   end
   return found
 end

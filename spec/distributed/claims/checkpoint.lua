@@ -63,7 +63,12 @@ return {
       local bias = mine.model.bias
       checkpoint.load(mine, folder)
       assert(mine.epoch == 3 and bias[1]:item() == 1 and mine.own.rank1[1]:item() == 1)
-      raises("has no model/other", checkpoint.load, {model = {other = moth.ones(1)}}, folder)
+      local other = moth.ones(1)
+      raises("has no 'model/biass'; did you mean 'model/bias'?", checkpoint.load,
+        {model = {biass = other}}, folder)
+      raises("has no 'modell'; did you mean 'model'?", checkpoint.load, {modell = other}, folder)
+      raises("has no 'weights'; it has 7, a/b, big, epoch, model, none, own", checkpoint.load,
+        {weights = other}, folder)
       raises("has the shape", checkpoint.load, {model = {bias = moth.ones(3)}}, folder)
     end)
   end},
