@@ -5,6 +5,7 @@ local Lines = require "moth.utils.lines"
 local files = require "spec.support.files"
 local machine = require "moth.base.machine"
 local moth = require "moth"
+local programs = require "spec.support.process"
 local fails = require("spec.support.refusals").fails
 
 local time, process = machine.time, machine.process
@@ -134,14 +135,46 @@ describe("a file of lines", function()
     left "one"
     collect()
     assert.equal("one\n", content())
+    calls = 0
+    os.remove(files.path "a.csv")
+    open(nil, 100):add "one" -- without before_end
+    collect()
+    assert.equal("one\n", content())
     left("two", true)
     collect()
-    assert.equal(1, calls)
+    assert.equal(0, calls)
     left "three"
     machine.process = function() return 777 end
     collect()
     assert.equal("one\ntwo\n", content())
-    assert.equal(1, calls)
+    assert.equal(0, calls)
+  end)
+
+  it("is completed at the end of a program, also after it was rewritten", function()
+    local path = files.path "a.csv"
+    for _, rewritten in ipairs {"", "lines:rewrite(function(text) return text .. '2\\n' end) "} do
+      os.remove(path)
+      assert.equal("rc=0\n", programs.lua(("local Lines = require 'moth.utils.lines' "
+        .. "local lines = Lines(%q, 9, 99, 'Logger') lines:add '1' %s lines:add '3'"):format(path,
+        rewritten)))
+      assert.equal(rewritten == "" and "1\n3\n" or "1\n2\n3\n", content())
+    end
+  end)
+
+  it("whose folder is gone cannot be replaced: the error names the logger", function()
+    local lfs = require "lfs"
+    assert(lfs.mkdir(files.path "gone"))
+    local lines = open "gone/a.csv"
+    local function remove()
+      os.remove(files.path "gone/a.csv")
+      lfs.rmdir(files.path "gone")
+      return "new\n"
+    end
+    fails("bad argument 'path' to 'Logger' (", lines.rewrite, lines, remove)
+    lines:close()
+    assert(lfs.mkdir(files.path "gone"))
+    files.write("gone/a.csv", "old\n")
+    fails("bad argument 'path' to 'Logger' (", open, "gone/a.csv", 1, 1, remove)
   end)
 
   it("that cannot be written raises; the lines are kept for the next write", function()
