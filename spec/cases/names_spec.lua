@@ -105,6 +105,10 @@ describe("a hint", function()
     fails("one of 'mpi', 'nccl' is needed, got 'gloo'; \"mpi\" moves tensors of the CPU",
       dist.init_process_group, "gloo")
     fails("got 'mpl'; did you mean 'mpi'?", dist.init_process_group, "mpl")
+    for _, seconds in ipairs {-1, 0} do
+      fails("bad argument 'timeout' to 'init_process_group' (a number above 0 is needed, got",
+        dist.init_process_group, {timeout = seconds, library = "/nonexistent.so"})
+    end
     fails("got 'cpu:gloo,cuda:nccl'; with \"nccl\", tensors of the CPU", dist.init_process_group,
       "cpu:gloo,cuda:nccl")
     fails("'new_group' has no argument 'backend'; a group has the timeout and the backend of",

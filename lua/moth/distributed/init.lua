@@ -61,7 +61,7 @@ dist.init_process_group = define {
   examples = "{timeout = 60}", outputs = "none",
   args = {{"enum", "backend", "the library that moves the tensors", choices = BACKENDS},
           {"float", "timeout", "seconds after which an operation raises an error that names the "
-            .. "ranks that are missing", default = 1800},
+            .. "ranks that are missing", default = 1800, bounds = {0, open = true}},
           {"string?", "library", "path of the MPI library; default: the one that is found"},
           {"any", "device_id", "with \"nccl\", the GPU of this process; default: that of "
             .. "moth.cuda.set_device, or the one with the number of the process on its machine",
