@@ -250,6 +250,13 @@ local function each_failure(f, watched)
   error "it never succeeds"
 end
 
+local Twice = nn.class("Twice", moth.autograd.Function)
+function Twice.forward(call, x)
+  call:save_for_backward(x)
+  return x * 2
+end
+function Twice.backward(_, dy) return dy * 2 end
+
 describe("an allocation that fails", function()
   setup(function() moth.ones(1) end)
 
@@ -309,6 +316,53 @@ describe("an allocation that fails", function()
     end,
     ["a scope"] = function()
       return moth.scope(function() return (x * 2):sum():numel() end)
+    end,
+    ["a kept gradient"] = function()
+      local y = w * 2
+      y:retain_grad()
+      y:retain_grad()
+      y:sum():backward()
+      return y.grad:numel()
+    end,
+    ["a gradient that is set"] = function()
+      local y = moth.ones(3):requires_grad_()
+      y.grad = moth.ones(3)
+      return y.grad:numel() + y:detach():numel() + y.data:numel()
+    end,
+    ["a new leaf"] = function()
+      local y = x:clone():requires_grad_()
+      y:sum():backward()
+      y:mean():backward()
+      return y.grad:numel()
+    end,
+    ["a hook of an accumulated gradient"] = function()
+      local y = moth.ones(3):requires_grad_()
+      local handle = y:register_post_accumulate_grad_hook(function(leaf) leaf.grad:mul_(2) end)
+      ;(y * y):sum():backward()
+      handle:remove()
+      return y.grad:sum():item()
+    end,
+    ["a custom function"] = function()
+      local y = Twice.apply(w)
+      y:sum():backward()
+      return w.grad:numel()
+    end,
+    ["gradients of a part of the graph"] = function()
+      local y = w * 2
+      local z, other = (y * y):sum(), (w * 3):sum()
+      local g, h = moth.autograd.grad({z, other}, {y, w}, {retain_graph = true})
+      return g:numel() + h:numel() + #{moth.autograd.grad(z, {w})}
+    end,
+    ["a batch of gradients"] = function()
+      local y = w:sum {1}
+      local g = moth.autograd.grad(y, w, {grad_outputs = moth.eye(8), is_grads_batched = true})
+      return g:numel()
+    end,
+    ["anomaly detection"] = function()
+      return moth.autograd.detect_anomaly(function()
+        (w * w):sum():backward()
+        return w.grad:numel()
+      end)
     end,
     ["a token"] = function() return moth.open_token(moth.token(x:clone())):numel() end,
   }

@@ -380,9 +380,8 @@ end
 -- @param fname, aname  the function and the argument to blame if x was released
 function lib.inspect(x, fname, aname)
   info.output = 0 -- a store: otherwise LuaJIT may read the last tensor's fields after the call
-  if C.moth_inspect(ctx, x, info) < 0 then
-    errors.status(C.MOTH_E_STATE, fname or "tensor", aname, x)
-  end
+  local status = C.moth_inspect(ctx, x, info)
+  if status < 0 then errors.status(status, fname or "tensor", aname, x) end
   return info
 end
 

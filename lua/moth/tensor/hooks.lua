@@ -52,7 +52,7 @@ local function add_hook(x, fn, kind, fname)
   if not callable(fn) then
     errors.refuse(fname, kind == "after" and "hook" or "fn", "a function is needed", fn)
   end
-  local leaf = bit.band(lib.inspect(x).flags, IS_LEAF) ~= 0
+  local leaf = bit.band(lib.inspect(x, fname).flags, IS_LEAF) ~= 0
   if kind == "after" and not leaf then
     errors.raise(fname .. " is for leaves, and " .. errors.describe(x) .. " is the result of an "
       .. "op, which has no .grad; use register_hook", "E_GRAPH")

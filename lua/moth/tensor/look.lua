@@ -31,7 +31,8 @@ local function inspect(x, fname)
   own(x, fname)
   seen = seen + 1
   info.output = 0 -- see lib.inspect
-  if C.moth_inspect(ctx, x, info) < 0 then errors.status(C.MOTH_E_STATE, fname, nil, x) end
+  local status = C.moth_inspect(ctx, x, info)
+  if status < 0 then errors.status(status, fname, nil, x) end
   if info.flags >= SHAPELESS then refuse_shapeless(x, fname) end
   return info
 end
