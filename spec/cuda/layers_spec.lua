@@ -107,3 +107,26 @@ describe("moth doctor", function()
     assert.truthy(names["cuda:0"]:find("GiB free", 1, true))
   end)
 end)
+
+describe("running statistics that share memory", function()
+  local ops = require("moth.binding.bind").ops
+  local names = {"mean", "batch mean", "variance", "batch variance"}
+  for i = 1, 4 do
+    for k = 1, i - 1 do
+      it(("are moved as on the CPU: %s and %s"):format(names[k], names[i]), function()
+        local values = moth.rand(4, 65) + 0.5
+        local function run(device, first)
+          local all, list = values:to(device), {}
+          for n = 1, 4 do list[n] = all[n]:narrow(1, 1, 64):clone() end
+          local both = all[k]:clone()
+          list[k], list[i] = both:narrow(1, first, 64), both:narrow(1, 3 - first, 64)
+          ops.move_running_(list[1], list[2], list[3], list[4], {momentum = 0.25, factor = 1.5})
+          return moth.stack(list):cpu()
+        end
+        for first = 1, 2 do -- one begins an element after the other
+          assert.is_true(moth.allclose(run("cuda", first), run("cpu", first), {rtol = 1e-6}))
+        end
+      end)
+    end
+  end
+end)
