@@ -157,6 +157,17 @@ describe("help of every public name", function()
     moth.set_memory_floor()
   end)
 
+  it("shows the tags of comments as arguments and results", function()
+    for _, place in ipairs(places.list) do
+      for _, name in ipairs(places.names(place)) do
+        local text = help.text(places.space(place)[name])
+        assert.is_nil(("\n" .. text):find "\n@%l", text)
+      end
+    end
+    has(help.text "ZeroRedundancyOptimizer", "\n  params           list of parameters")
+    has(help.text "moth.seed", "\n  returns: the seed")
+  end)
+
   it("knows each method of tensors by its name", function()
     for _, name in ipairs(bind.method_names()) do
       local text = help.text(name)

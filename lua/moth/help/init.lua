@@ -127,13 +127,16 @@ local function lines_of(source)
   return lines
 end
 
--- The `---` comment above a line, without the comment marks, or nil.
+-- The `---` comment above a line, without the comment marks and with each tag in a line of its own,
+-- or nil.
 local function comment_above(lines, line)
   local text = {}
   local at = line - 1
   while at > 0 and lines[at] and lines[at]:find("^%s*%-%-") do
     table.insert(text, 1, (lines[at]:gsub("^%s*%-%-%-? ?", "")))
-    if lines[at]:find("^%s*%-%-%-") then return concat(text, "\n") end
+    if lines[at]:find("^%s*%-%-%-") then
+      return (concat(text, "\n"):gsub("(%S) @return ", "%1\n@return "))
+    end
     at = at - 1
   end
 end
@@ -181,7 +184,7 @@ local function record(fn, sig, path)
   if doc == "" then
     doc = type(fn) == "function" and written_above(fn) or made_comment(fn, sig.name)
     returns = doc and ("\n" .. doc .. "\n@"):match "\n@return%s+(.-)\n@"
-    doc = doc and ("\n" .. doc):gsub("\n@param.*$", ""):sub(2) -- listed below
+    doc = doc and ("\n" .. doc):gsub("\n@%l.*$", ""):sub(2) -- listed below
   end
   return {
     path = home, sig = sig, head = (home or path or sig.name) .. arguments(sig), alias = sig.alias,
@@ -375,7 +378,7 @@ local function of_class(object, reached)
   local head = signature and help.line(signature)
     or name .. parameters(class.written(object.init))
   lines[1] = (path and path:match("^(.*%.)") or "") .. head
-  if text and text ~= "" then lines[2] = text end
+  if text and text ~= "" then lines[2] = untagged(text) end
   if signature and #signature.args > 0 then
     lines[#lines + 1] = ""
     add_arguments(lines, signature)
