@@ -6,7 +6,11 @@ local LAUNCHER = "the launcher knows the processes: ./moth run -n 2 train.lua, m
 local DEVICE = "the net stays on its device: DistributedDataParallel(net:to(\"cuda\"))"
 local AS_WORLD = "a group has the timeout and the backend of moth.distributed.init_process_group"
 
+local MEAN = {["avg AVG average"] = "'mean' is the average"}
+
 return {
+  ["arguments.all_reduce.op"] = MEAN, ["arguments.reduce.op"] = MEAN,
+  ["arguments.reduce_scatter.op"] = MEAN, ["arguments.reduce_scatter_tensor.op"] = MEAN,
   ["arguments.init_process_group"] = {["init_method rank world_size store group_name"] = LAUNCHER},
   ["arguments.init_process_group.backend"] = {
     ["gloo ucc"] = "\"mpi\" moves tensors of the CPU",
