@@ -111,7 +111,8 @@ describe("a hint", function()
     end
     fails("got 'cpu:gloo,cuda:nccl'; with \"nccl\", tensors of the CPU", dist.init_process_group,
       "cpu:gloo,cuda:nccl")
-    fails("'bxor' is needed, got 'avg'; 'mean' is the average", dist.all_reduce, moth.ones(1), "avg")
+    fails("'bxor' is needed, got 'avg'; 'mean' is the average", dist.all_reduce, moth.ones(1),
+      "avg")
     fails("got 'summ'; did you mean 'sum'?", dist.all_reduce, moth.ones(1), "summ")
     fails("'new_group' has no argument 'backend'; a group has the timeout and the backend of",
       dist.new_group, {backend = "gloo"})
