@@ -36,6 +36,23 @@ describe("a profile of an op", function()
     assert.equal(1, found["cat (4, 3), (4, 3), (0, 3)"])
   end)
 
+  it("has the shapes of each of many thousand calls", function()
+    local list = {}
+    for n = 1, 7 do list[n] = moth.ones(n, n + 1) end
+    local prof = profile{function()
+      for k = 0, 13999 do
+        local x = list[k % 7 + 1]
+        x:add_(x)
+      end
+    end, record_shapes = true}
+    local events = prof:events()
+    assert.equal(14000, #events)
+    for k, e in ipairs(events) do
+      local n = (k - 1) % 7 + 1
+      assert.equal(("(%d, %d), (%d, %d)"):format(n, n + 1, n, n + 1), e.input_shapes)
+    end
+  end)
+
   it("has the bytes that it added to the live bytes", function()
     moth.collect()
     local peak = moth.memory().peak_bytes
