@@ -62,12 +62,12 @@ describe("the program finds its files", function()
       .. "HOME/installed/bin/../share/lua/5.1/?/init.lua;own;")
     own(cpath, "HOME/installed/bin/../lib/?.so;more;")
 
-    for i, name in ipairs {"lua/moth/init.lua", "core/moth.h"} do -- one of both is no checkout
-      local folder = "tree/" .. name:match "^(.*)/"
-      os.execute(("mkdir -p '%s'"):format(files.path(folder)))
+    os.execute(("mkdir -p '%s' '%s'"):format(files.path "tree/lua/moth", files.path "tree/core"))
+    for i, name in ipairs {"lua/moth/init.lua", "core/moth.h", "lua/moth/init.lua"} do
+      if i == 2 then os.remove(files.path "tree/lua/moth/init.lua") end
       files.write("tree/" .. name, "")
       root, path, cpath = copy "tree"
-      assert.equal(i == 1 and "nil" or files.path "tree", root)
+      assert.equal(i < 3 and "nil" or files.path "tree", root) -- one of both is no checkout
     end
     own(path, "HOME/tree/lua/?.lua;HOME/tree/lua/?/init.lua;own;")
     own(cpath, "HOME/tree/bin/?.so;more;")
@@ -83,8 +83,8 @@ describe("the program finds its files", function()
 
   it("of a script after all others", function()
     local path = launcher.root .. "/lua/?.lua;" .. launcher.root .. "/lua/?/init.lua;"
-    assert(require("lfs").mkdir(files.path "a?b"))
-    for _, name in ipairs {"", "a?b/"} do
+    assert(require("lfs").mkdir(files.path "a?b") and require("lfs").mkdir(files.path "a;b"))
+    for _, name in ipairs {"", "a?b/", "a;b/"} do
       files.write(name .. "show.lua", "print(package.path)")
       local text = moth(files.path(name .. "show.lua"))
       assert.equal(path, text:sub(1, #path))
@@ -92,8 +92,7 @@ describe("the program finds its files", function()
       assert.equal(name == "", text:sub(-#tail) == tail, text)
     end
     local here = process.shell(("cd '%s' && %s show.lua"):format(files.folder, process.program))
-    assert.falsy(here:find(files.folder, 1, true))
-    assert.falsy(here:find(";?.lua;", 1, true) and here:find(";?/init.lua\n", 1, true), here)
+    assert.equal(piped "print(package.path)", here)
     files.write("near.lua", "return 42")
     files.write("run.lua", "x = require 'near'")
     local text = piped("x\\n", "-i", files.path "run.lua")
@@ -180,6 +179,17 @@ describe("an error in a script", function()
     end
     assert.falsy(with("short"):find("[C]", 1, true))
     assert.truthy(with("full"):find("\n\t[C]: in function 'gsub'", 1, true))
+  end)
+
+  it("has no line of Moth in its traceback, unless all are wanted", function()
+    local path = files.write("own.lua", "local moth = require 'moth'\n"
+      .. "local function ask() return moth.ones(2):view(3) .. '' end\nask()\n")
+    local at = "\n\t" .. path
+    local _, text = moth(path):match "^([^\n]*)(.*)$"
+    assert.equal("\nstack traceback:" .. at .. ":2: in function 'ask'" .. at
+      .. ":3: in main chunk\n", text)
+    local all = process.shell("MOTH_TRACEBACK=full " .. process.program .. " " .. quoted(path))
+    assert.matches("\n\t" .. launcher.root .. "/lua/moth/", all, 1, true)
   end)
 
   it("of a value that is no text has its __tostring, or its kind", function()
