@@ -548,7 +548,10 @@ int32_t moth_group_new(moth_ctx *ctx, const int32_t *ranks, int32_t n, int32_t *
   if (!all) return ctx->error.code;
   struct moth_processes *p = ctx->processes;
   int32_t mine = -1;
-  if (n < 1 || n > all->n || p->ngroups >= MAX_GROUPS)
+  if (p->ngroups >= MAX_GROUPS)
+    return moth_fail(ctx, MOTH_E_LIMIT, NULL, "at most %d process groups are possible, with those "
+                     "that were destroyed", MAX_GROUPS);
+  if (n < 1 || n > all->n)
     return moth_fail(ctx, MOTH_E_ARG, "ranks", "from 1 to %d ranks are needed, got %d", (int)all->n,
                      (int)n);
   for (int32_t i = 0; i < n; i++) {

@@ -114,7 +114,7 @@ describe("processes joined by TCP", function()
       end
       says(wanted, ranks, size, [[
         local opened, all = open(), true
-        for _, n in ipairs {0, 1, 128, 3000001} do
+        for _, n in ipairs {0, 1, 128, size == 2 and 2e7 + 1 or 3e6 + 1} do
           for root = 0, size - 1 do
             local text = (string.char(65 + root) .. "\0b"):rep(math.ceil(n / 3)):sub(1, n)
             all = all and share(root, rank == root and text or nil, n) == text
@@ -167,6 +167,15 @@ describe("processes joined by TCP", function()
       .. "| ok"}, {1}, 2, "local text = open(0.2) say(text, open(1, 0, 1))")
     local text = run({1}, 2, "say(open(0.2, 1, 2, '..'))")[1]
     assert.matches("^1: %-14 the host %.%. is not known: %u", text)
+  end)
+
+  it("end the wait when the process is interrupted", function()
+    says({"0: -16 interrupted | true", "1: -16 interrupted | true"}, {0, 1}, 3, [[
+      if rank == 1 then port = 1 end -- nobody listens there
+      local before = C.moth_seconds()
+      C.moth_interrupt()
+      local text = open(15)
+      say(text, tostring(C.moth_seconds() - before < 10))]])
   end)
 
   it("refuse a second rank 0, a rank that came before, and another number of ranks", function()

@@ -16,7 +16,7 @@ for name in ([[activations anchors archives arguments bits bytes cells channels 
     components datasets dimensions dims elements epochs events features folders frequencies groups
     heads images inputs integers keys labels layers lengths levels lines measurements members
     modules names nodes numbers objects outputs pairs parameters paths pictures pieces pixels
-    positions predictions regressors rows samples sequences sizes steps targets tensors texts
+    positions predictions ranks regressors rows samples sequences sizes steps targets tensors texts
     tokens values vectors weights windows workers]])
   :gmatch "%S+" do NOUNS[name] = name:gsub("s$", "") end
 NOUNS.batches, NOUNS.classes, NOUNS.entries, NOUNS.indices = "batch", "class", "entry", "index"
