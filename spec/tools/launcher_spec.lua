@@ -179,6 +179,8 @@ describe("an error in a script", function()
     end
     assert.falsy(with("short"):find("[C]", 1, true))
     assert.truthy(with("full"):find("\n\t[C]: in function 'gsub'", 1, true))
+    local first = "no luck\nstack traceback:\n\t[C]: in function 'error'\n"
+    assert.equal(first, with("full"):sub(1, #first))
   end)
 
   it("has no line of Moth in its traceback, unless all are wanted", function()
@@ -223,6 +225,19 @@ describe("an error in a script", function()
       .. "moth = require \"moth\")", moth(path):match "^[^\n]*")
   end)
 
+  it("is extended by moth.hint, if that is a function that returns a text", function()
+    local set = "local moth = debug.getregistry().moth moth.hint = %s error('no', 0)"
+    for hint, text in pairs {
+      ["function(s) return s .. ', a hint' end"] = "no, a hint",
+      ["function() return nil end"] = "no",
+      ["function() error 'late' end"] = "no", ["function() return {} end"] = "no", ["3"] = "no",
+      ["nil"] = "no",
+    } do
+      says(text .. "\nstack traceback:\n\t(command line):1: in main chunk\n", 1, "-e",
+        set:format(hint))
+    end
+  end)
+
   it("ends with status 1, also if its text speaks of an interrupt", function()
     says("interrupted!\nstack traceback:\n\t(command line):1: in main chunk\n", 1, "-e",
       "error('interrupted!', 0)")
@@ -260,6 +275,67 @@ describe("functions of the program for the prompt", function()
       .. ".read_line for _ = 1, 5 do local s = read() print(s and #s, s) end")
     assert.equal("3\tone\n0\t\n4\tlast\nnil\tnil\nnil\tnil\nrc=0\n", piped("one\\n\\nlast", path))
     assert.equal("3\ta\0b\n1\tc\nnil\tnil\nnil\tnil\nnil\tnil\nrc=0\n", piped("a\\0b\\nc\\n", path))
+  end)
+
+  -- The process sends itself SIGINT, as Ctrl-C does.
+  local INTERRUPT = [[
+    local ffi = require "ffi"
+    ffi.cdef "int raise(int signal); int usleep(unsigned microseconds);"
+    local l = debug.getregistry()["moth.launcher"]
+    jit.off()
+    local function loop()
+      ffi.C.raise(2)
+      while true do end
+    end
+  ]]
+
+  it("end at an interrupt; between them it is only recorded", function()
+    local path = files.write("stop.lua", INTERRUPT .. [[
+      local function stopped(...)
+        local good, text = l.guarded(...)
+        return tostring(good) .. " " .. tostring(text):match "[^\n]*"
+      end
+      print(stopped(loop))
+      ffi.C.raise(2)
+      ffi.C.raise(2)
+      print(stopped(print, "on"))
+      print(stopped(error, "other", 0))
+      ffi.C.usleep(500000)
+      print(stopped(function() return pcall(loop) end))
+      print(l.read_line())
+      ffi.C.raise(2)
+      print(l.read_line())
+      ffi.C.raise(2)
+      print(l.read_line(), "end")]])
+    local text = piped("one\\ntwo\\n", path)
+    assert.equal("false interrupted!\non\ntrue nil\nfalse other\ntrue nil\none\ntwo\nnil\tend\n"
+      .. "rc=0\n", text)
+    local flag = files.path "flag"
+    local waits = files.write("wait.lua", ([[
+      local read = debug.getregistry()["moth.launcher"].read_line
+      local pipe = io.popen "sleep 0.2; kill -INT $PPID"
+      print(read())
+      pipe:close()
+      io.open(%q, "w"):close()
+      print(read())
+      print(read())]]):format(flag))
+    text = process.shell(("{ printf par; while [ ! -e '%s' ]; do sleep 0.05; done; "
+      .. "printf 'tial\\nlast\\n'; } | timeout 20 %s '%s'"):format(flag, process.program, waits))
+    assert.equal("false\ntial\nlast\nrc=0\n", text)
+  end)
+
+  it("that interrupts a script has status 130; two in a row end one that catches errors", function()
+    for code, row in pairs {
+      ["loop()"] = {"interrupted!", 130},
+      ["pcall(loop) error('interrupted', 0)"] = {"interrupted", 130},
+      ["pcall(loop) error('another', 0)"] = {"another", 1},
+      ["pcall(loop) print 'saved'"] = {"saved", 0},
+      ["pcall(loop) ffi.C.usleep(500000) pcall(loop) print 'saved'"] = {"saved", 0},
+      ["pcall(loop) pcall(loop) print 'saved'"] = {"interrupted!", 130},
+    } do
+      local text, status = moth(files.write("stop.lua", INTERRUPT .. code))
+      assert.same({row[1], row[2]}, {text:match "^[^\n]*":match "[%a!]+$", status}, code .. text)
+    end
   end)
 
   it("MOTH_JIT=off turns the compiler off, other values do not", function()
