@@ -315,6 +315,44 @@ describe("processes joined by TCP", function()
       end]])
   end)
 
+  it("end a message that the other process does not read, after the timeout", function()
+    says({"0: -14 the connection to rank 1 ended: no answer in time"}, {0, 1}, 2, [[
+      if rank == 0 then
+        open()
+        say(share(0, ("x"):rep(5e7), 5e7, 0.3))
+      else
+        local s = connect()
+        send(s, MAGIC, 1, GREETING, 1, 2, 0, 0)
+        receive(s)
+        wait(1.5)
+      end]])
+  end)
+
+  it("raise when a peer has closed its connection without reading", function()
+    local list = run({0, 1}, 2, [[
+      if rank == 1 then
+        local s = connect()
+        send(s, MAGIC, 1, GREETING, 1, 2, 0, 0)
+        local word = ffi.new "char[1]"
+        ffi.C.recv(s, word, 1, 0x102) -- waits for the welcome, which stays unread
+        return ffi.C.close(s)
+      end
+      open()
+      local text
+      for _ = 1, 100 do
+        text = share(0, "x", 1)
+        if text ~= "x" then break end
+        wait(0.02)
+      end
+      say(text)
+      say(share(0, "x", 1))]])
+    assert.equal(2, #list, table.concat(list, "\n"))
+    for _, line in ipairs(list) do
+      local why = line:match "^0: %-14 the connection to rank 1 ended: (.*)$"
+      assert.is_true(why == "Broken pipe" or why == "Connection reset by peer", line)
+    end
+  end)
+
   it("keep their sockets from programs that they start, and close them at the end", function()
     says({"0: 0 | 2 | 0 | 0", "1: 0 | 1 | 0 | 0", "2: 0 | 1 | 0 | 0"}, {0, 1, 2}, 3, [[
       local function sockets(whose)

@@ -10,6 +10,9 @@ moth run -n N [--mpirun PROGRAM] FILE.lua [ARGUMENTS]
   moth.distributed.init_process_group(). Each process gets its share of the threads, unless
   MOTH_NUM_THREADS is set. For several machines call mpirun or srun yourself.]]
 
+-- nproc prints OMP_NUM_THREADS instead, if that is set.
+local PROCESSORS = "env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc"
+
 local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
 local function succeeds(command)
@@ -85,7 +88,8 @@ return function(launcher, words)
     return fail(program .. " is not installed: apt-get install openmpi-bin, or mpich")
   end
   local line = {"env"}
-  for _, setting in ipairs(settings(n, tonumber(output "nproc") or 1)) do
+  local processors = tonumber(output(PROCESSORS)) or 1
+  for _, setting in ipairs(settings(n, processors)) do
     line[#line + 1] = setting
   end
   for _, word in ipairs {program, "-n", tostring(n), launcher.program, unpack(script)} do
