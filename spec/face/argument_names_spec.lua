@@ -172,3 +172,17 @@ describe("a message", function()
     end)
   end)
 end)
+
+describe("a parser of arguments", function()
+  it("is registered as that of a function, not the other way round", function()
+    local count = 0
+    for _, file in ipairs(files) do
+      for fn, parser in file[2]:gmatch "\ndefine%.takes%(([%w_.]+), ([%w_.]+)" do
+        count = count + 1
+        assert.is_nil(fn:find "parse", file[1] .. ": " .. fn)
+        assert.truthy(parser:find "parse", file[1] .. ": " .. parser)
+      end
+    end
+    assert.is_true(count > 40, count)
+  end)
+end)

@@ -504,3 +504,19 @@ describe("an optimizer", function()
     assert.is_not_nil(o.state[q].exp_avg)
   end)
 end)
+
+describe("Nesterov's momentum", function()
+  local ops = require("moth.binding.bind").ops
+  -- momentum, dampening, whether a step takes them
+  for _, row in ipairs {{0, 0, false}, {0.5, 0, true}, {1, 0, true},
+      {0.5, 0.1, false}, {1, 1, false}, {0, 0.1, false}} do
+    it(("with momentum %g and dampening %g"):format(row[1], row[2]), function()
+      local function step()
+        ops.sgd_step_({moth.ones(2)}, {moth.ones(2)}, {moth.zeros(2)}, {lr = 0.1,
+          momentum = row[1], dampening = row[2], nesterov = true})
+      end
+      if row[3] then return step() end
+      fails("'nesterov' to 'sgd_step_' (needs momentum above 0 and dampening 0)", step)
+    end)
+  end
+end)

@@ -202,6 +202,28 @@ end)
 -- ---- live ----
 
 describe("a live plot", function()
+  it("is redrawn in its place where standard output is a terminal, else below", function()
+    local terminal = require "spec.support.terminal"
+    local path = os.tmpname()
+    local file = assert(io.open(path, "w"))
+    file:write [[
+      local live = require("moth").plot.live()
+      for step = 1, 3 do
+        live:add(step, {loss = step})
+        live.last = -1e9 -- the next point is drawn, too
+      end
+      live:close()]]
+    file:close()
+    local program = debug.getregistry()["moth.launcher"].program
+    for _, row in ipairs {{"2>/dev/null", true}, {"| cat", false}, {"", true}} do
+      local t = terminal.start(("sh -c '%s %s %s'"):format(program, path, row[1]))
+      assert.is_true(t:ended())
+      -- "\27[nA" moves up
+      assert.equal(row[2], t.seen:find "\27%[%d+A" ~= nil, row[1] .. t.seen:sub(1, 300))
+      t:close()
+    end
+  end)
+
   it("keeps the least and the largest of each four of more than 4096 points", function()
     local live = plot.live {out = sink()}
     for step = 1, 4096 do

@@ -123,6 +123,26 @@ return {
     assert(moth.allclose(nets[1][2].running_var, nets[2][2].running_var, 1e-4, 1e-6))
     assert(moth.allclose(nets[1][2].running_mean, nets[2][2].running_mean, 1e-4, 1e-6))
   end},
+  {"SyncBatchNorm needs neither weights nor running statistics", function(rank, n)
+    moth.manual_seed(2)
+    local x, part = moth.randn(N, 3, 4), N / n
+    local mine = x:narrow(1, 1 + rank * part, part)
+    for _, options in ipairs {{affine = false}, {track_running_stats = false},
+        {affine = false, track_running_stats = false}} do
+      local whole, sync = nn.BatchNorm1d(3, options), nn.SyncBatchNorm(3, options)
+      local want = whole(x):narrow(1, 1 + rank * part, part)
+      assert(moth.allclose(want, sync(mine), 1e-4, 1e-5))
+      if options.track_running_stats ~= false then
+        assert(moth.allclose(whole.running_var, sync.running_var, 1e-4, 1e-6))
+      end
+      whole:eval()
+      sync:eval()
+      local there = options.track_running_stats == false and mine or x
+      if there == x then
+        assert(moth.allclose(whole(x):narrow(1, 1 + rank * part, part), sync(mine), 1e-4, 1e-5))
+      end
+    end
+  end},
   {"ZeroRedundancyOptimizer steps as the whole optimizer", function(rank, n)
     moth.manual_seed(2)
     local made = {}
