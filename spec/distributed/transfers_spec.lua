@@ -139,6 +139,20 @@ describe("a message", function()
       say(all(ALL_TO_ALL, x, y:double(), {sizes = sizes}))]])
   end)
 
+  it("has at most 2^31 - 1 elements", function()
+    local need, most = "-15 messages of the CPU need MPI: start the processes with mpirun, or pass "
+      .. "tensors of a GPU", "-18 a message has at most 2^31 - 1 elements"
+    says({need, most, need, most}, TCP .. [[
+      for _, n in ipairs {2 ^ 31 - 1, 2 ^ 31} do
+        local x = moth.empty({n}, {dtype = moth.uint8}) -- its pages are never touched
+        say(all(SEND, x))
+      end
+      collectgarbage()
+      for _, n in ipairs {2 ^ 31 - 1, 2 ^ 31} do
+        say(all(BROADCAST, nil, (moth.empty({n}, {dtype = moth.uint8}))))
+      end]])
+  end)
+
   it("that reduces has an operation of its dtype", function()
     local need = "-15 messages of the CPU need MPI: start the processes with mpirun, or pass "
       .. "tensors of a GPU"

@@ -4,6 +4,7 @@
 local bytes = require "moth.io.bytes"
 local ffi = require "ffi"
 local files = require "spec.support.files"
+local lib = require "moth.binding.lib"
 local moth = require "moth"
 local fails = require("spec.support.refusals").fails
 
@@ -185,10 +186,43 @@ describe("bytes", function()
       assert.same({121, 2}, x:tolist())
       assert.equal("x\1", files.read(path):sub(1, 2))
     end
+    fails("bad argument 'path' to 'load' (", bytes.open(path, "load").refuse, bytes.open(path,
+      "load"), "is odd")
     local all = bytes.open(path, "load").all
     assert.same({256, 512}, bytes.as(all, "int16", {2}, 1, "load", true):tolist())
     assert.same({1, 2, 3, 4}, bytes.as(all:narrow(1, 2, 8):contiguous(), "int16", {4}, nil, "load")
       :tolist())
+  end)
+
+  it("of a file are mapped, unless mmap is false", function()
+    local path = files.write("large", ("x"):rep(2 ^ 20))
+    local maps = io.open "/proc/self/maps"
+    if not maps then return pending "no /proc/self/maps" end
+    maps:close()
+    local function mapped(...)
+      local file = bytes.open(path, "load", "path", ...)
+      local found = files.read "/proc/self/maps":find(path, 1, true) ~= nil
+      assert.equal("x", file:text(1))
+      file:close()
+      assert.is_nil(files.read "/proc/self/maps":find(path, 1, true))
+      return found
+    end
+    assert.same({true, true, false}, {mapped(), mapped(true), mapped(false)})
+  end)
+
+  it("are read again after memory was freed", function()
+    local all = moth.tensor({9, 1, 0, 2, 0}, {dtype = moth.uint8})
+    local recover, statuses = lib.recover, {}
+    finally(function() lib.recover = recover end)
+    lib.recover = function(status)
+      statuses[#statuses + 1] = status
+      return true
+    end
+    assert.same({1, 2}, bytes.as(all, "int16", {2}, 1, "load"):tolist())
+    assert.same({9, 1}, bytes.as(all, "uint8", {2}, nil, "load"):tolist())
+    assert.same({0, 0}, statuses)
+    lib.recover = function() return false end
+    assert.same({{256}, {512}}, bytes.as(all, "int16", {2, 1}, 1, "load", true):tolist())
   end)
 
   it("are written as a whole: strings and tensors, in order", function()
