@@ -43,6 +43,39 @@ return {
     dist.all_reduce(x, "min")
     same(moth.tensor {false, true, false}, x)
   end},
+  {"each operation on integers and booleans is that of a loop over the ranks", function(rank, n)
+    local bit = require "bit"
+    local function both(a, b) return a and b end
+    local function either(a, b) return a or b end
+    local function unequal(a, b) return a ~= b end
+    local rows = {
+      {"sum", function(a, b) return a + b end, either},
+      {"product", function(a, b) return a * b end, both},
+      {"min", math.min, both}, {"max", math.max, either}, {"band", bit.band, both},
+      {"bor", bit.bor, either}, {"bxor", bit.bxor, unequal},
+    }
+    local function value(r, i) return (3 * r + 5 * i) % 7 end -- of rank r, at place i
+    local function reduced(f, of)
+      return each(4, function(i)
+        local all = of(0, i)
+        for r = 1, n - 1 do all = f(all, of(r, i)) end
+        return all
+      end)
+    end
+    for _, row in ipairs(rows) do
+      local name, f, logical = unpack(row)
+      for _, dtype in ipairs {"int8", "int16", "int32", "int64", "uint8"} do
+        local x = moth.tensor(each(4, function(i) return value(rank, i) end)):to(moth[dtype])
+        local want = moth.tensor(reduced(f, value), {dtype = moth.int64}):to(moth[dtype])
+        dist.all_reduce(x, name)
+        same(want, x)
+      end
+      local function truth(r, i) return value(r, i) % 2 == 1 end
+      local x = moth.tensor(each(4, function(i) return truth(rank, i) end))
+      dist.all_reduce(x, name)
+      same(moth.tensor(reduced(logical, truth)), x)
+    end
+  end},
   {"all_reduce of integers has bitwise operations", function(rank)
     local x = moth.full({2}, 2 ^ rank, {dtype = moth.int32})
     dist.all_reduce(x, "bor")
