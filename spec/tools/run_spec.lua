@@ -13,9 +13,11 @@ end
 local NAMES = {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
   "OMPI_MCA_rmaps_base_oversubscribe", "OMPI_MCA_mpi_yield_when_idle", "MOTH_NUM_THREADS"}
 
+local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
+
 local function program(name, text)
   local path = files.write(name, "#!/bin/sh\n" .. text)
-  os.execute(("chmod +x '%s'"):format(path))
+  os.execute("chmod +x " .. quoted(path))
   return path
 end
 
@@ -23,7 +25,7 @@ local mpirun
 
 setup(function()
   files.setup()
-  mpirun = program("my mpirun", 'for word in "$@"; do printf "<%s>" "$word"; done\n'
+  mpirun = program("it's mpirun", 'for word in "$@"; do printf "<%s>" "$word"; done\n'
     .. "for name in " .. table.concat(NAMES, " ")
     .. "; do eval \"printf ' %s' \\${$name:--}\"; done\n")
   program("nproc", 'echo "${OMP_NUM_THREADS:-${PROCESSORS:-4}}"\n')
@@ -38,7 +40,7 @@ local function run(environment, words)
     words))
 end
 
-local function start(words) return ("--mpirun '%s' %s"):format(mpirun, words) end
+local function start(words) return ("--mpirun %s %s"):format(quoted(mpirun), words) end
 
 describe("moth run", function()
   it("passes the number of processes, the program and the script's words to mpirun", function()
@@ -52,7 +54,7 @@ describe("moth run", function()
       assert.equal(wanted:format(own), text:match "^<.*>", text)
       assert.matches("rc=0\n$", text)
     end
-    local text = run(("MOTH_MPIRUN='%s'"):format(mpirun), "-n 2 a.lua")
+    local text = run("MOTH_MPIRUN=" .. quoted(mpirun), "-n 2 a.lua")
     assert.equal(1, (text:find(("<-n><2><%s><a.lua>"):format(own), 1, true)))
     text = run("MOTH_MPIRUN=/nonexistent", start "-n 2 a.lua")
     assert.equal(1, (text:find("<-n><2>", 1, true)))
