@@ -571,3 +571,14 @@ describe("load", function()
       "moth.onnx has no 'loda'; did you mean 'load'")
   end)
 end)
+
+it("nodes that no output needs are not run", function()
+  local models = require "spec.support.onnx_models"
+  local node = models.node
+  local nodes = {node("Neg", "x", "a"), node("Gather", "x far", "b"), node("Neg", "b", "c"),
+    node("Neg", "a", "y")}
+  local net = models.load(models.graph(nodes, "x", "y", {far = moth.tensor {9LL}}), {moth.ones(2)})
+  assert.same({3, 4}, net(moth.tensor {3, 4}):tolist())
+  net = models.load(models.graph(nodes, "x", "y c", {far = moth.tensor {9LL}}), {moth.ones(2)})
+  assert.has_error_like(function() net(moth.tensor {3, 4}) end, "Gather")
+end)
