@@ -68,6 +68,11 @@ describe("an instruction of a pickle", function()
       "a\255\128"},
     {"a path", "cpathlib\nPosixPath\n" .. word "/" .. word "a" .. word "b" .. "\135R.", "/a/b"},
     {"a device", "ctorch\ndevice\n" .. word "cuda" .. "K\1\134R.", "cuda:1"},
+    {"BUILD of a number", "K\5}" .. word "a" .. "K\1sb.", 5},
+    {"BUILD of a text", word "x" .. "}" .. word "a" .. "K\1sb.", "x"},
+    {"BUILD by a number", "ccollections\nOrderedDict\n)RK\1b.", {}},
+    {"BUILD by None", "ccollections\nOrderedDict\n)RNb.", {}},
+    {"BUILD by a text", "}" .. word "a" .. "K\1s" .. word "b" .. "b.", {a = 1}},
     {"a device without an index", "ctorch\ndevice\n" .. word "cpu" .. "\133R.", "cpu"},
   }
   for _, row in ipairs(ROWS) do

@@ -493,6 +493,22 @@ describe("the prompt on a terminal", function()
     t:enter("a", "1\n[2]> ")
   end)
 
+  it("says what is wrong with the user's startup file, and goes on", function()
+    for _, row in ipairs {{"answer = = 42", "init.lua:1: unexpected symbol near '='"},
+        {"answer = 6\nerror 'ouch'", "init.lua:2: ouch"}} do
+      local file = assert(io.open(home .. "/config/moth/init.lua", "w"))
+      file:write(row[1])
+      file:close()
+      t = terminal.moth(home)
+      t:wait(row[2])
+      t:wait("[1]> ")
+      t:enter("6 * 7", "42\n")
+      assert.is_nil(t.text:find("attempt to", 1, true))
+      t:close()
+    end
+    t = terminal.moth(home)
+  end)
+
   it("runs the user's startup file", function()
     local file = assert(io.open(home .. "/config/moth/init.lua", "w"))
     file:write("answer = 42")
