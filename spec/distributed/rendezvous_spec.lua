@@ -241,7 +241,8 @@ describe("processes joined by TCP", function()
           ffi.C.close(s)
         end
         local s = connect()
-        ffi.C.send(s, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", 37, 0)
+        local request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        ffi.C.send(s, request, #request, 0)
         said[1] = receive(s)
         ffi.C.close(s)
         stranger() -- closes at once
