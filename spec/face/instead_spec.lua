@@ -44,7 +44,7 @@ describe("an omitted name raises an error that says what to write:", function()
   end)
 
   it("of layers and functions", function()
-    says(nn, "DataParallel", "one device")
+    says(nn, "DataParallel", "DistributedDataParallel")
     says(nn, "RNNBase RNNCellBase", "nn.LSTM")
     says(nn, "CrossMapLRN2d", "LocalResponseNorm")
     says(F, "upsample upsample_nearest upsample_bilinear", "interpolate")
