@@ -246,8 +246,8 @@ describe("a cfg", function()
       {"[shortcut]", "from= is missing"},
       {"[yolo]\nanchors=1,x", "anchors=1,x is no list of numbers"},
       {"[yolo]\nanchors=1,1048577", "anchors=1,1048577 is no list of numbers"},
-      {"[yolo]\nmask=-1\nanchors=1,2", "mask=-1, of 1 anchors"},
-      {"[yolo]\nmask=1\nanchors=1,2,3", "mask=1, of 1 anchors"},
+      {"[yolo]\nmask=-1\nanchors=1,2", "mask=-1, of 1 anchor"},
+      {"[yolo]\nmask=1\nanchors=1,2,3", "mask=1, of 1 anchor"},
       {"[yolo]\nclasses=1", "4 channels come in; 0 anchors of 5 + 1 number need 0"},
       {"[yolo]\nclasses=0\nanchors=1,2", "classes=0" .. int:format(1)},
     } do

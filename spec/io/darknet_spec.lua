@@ -219,9 +219,9 @@ describe("a cfg", function()
     bad("the result has no elements: -3 x -3", image .. "[convolutional]\nsize=8\n")
     bad("layers=-1 is no earlier layer; there are 0", image .. "[route]\nlayers=-1\n")
     bad("layers= is missing", image .. "[route]\n")
-    bad("3 channels come in; 1 anchors of 5 + 2 numbers need 7",
+    bad("3 channels come in; 1 anchor of 5 + 2 numbers need 7",
       image .. "[yolo]\nanchors=1,2\nclasses=2\n")
-    bad("mask=3, of 1 anchors", image .. "[yolo]\nmask=3\nanchors=1,2\n")
+    bad("mask=3, of 1 anchor", image .. "[yolo]\nmask=3\nanchors=1,2\n")
     bad("line 4 is neither [section] nor key=value: 'what'", image .. "what\n")
     bad("does not begin with [net]", "[dropout]\n")
     bad("width= and height= are needed", "[net]\nwidth=4\n")

@@ -574,9 +574,8 @@ end)
 
 it("nodes that no output needs are not run", function()
   local models = require "spec.support.onnx_models"
-  local node = models.node
-  local nodes = {node("Neg", "x", "a"), node("Gather", "x far", "b"), node("Neg", "b", "c"),
-    node("Neg", "a", "y")}
+  local nodes = {models.node("Neg", "x", "a"), models.node("Gather", "x far", "b"),
+    models.node("Neg", "b", "c"), models.node("Neg", "a", "y")}
   local net = models.load(models.graph(nodes, "x", "y", {far = moth.tensor {9LL}}), {moth.ones(2)})
   assert.same({3, 4}, net(moth.tensor {3, 4}):tolist())
   net = models.load(models.graph(nodes, "x", "y c", {far = moth.tensor {9LL}}), {moth.ones(2)})

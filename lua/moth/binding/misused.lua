@@ -34,7 +34,8 @@ end
 
 --- Raises: there is no argument with that name.
 function misused.unknown(sig, name)
-  local hint = require("moth.error.instead").row("arguments." .. sig.name, tostring(name))
+  local hint = sig.name and require("moth.error.instead").row("arguments." .. sig.name,
+    tostring(name)) -- a layer's call has no name
   errors.raise(format("'%s' has no argument '%s'%s%s", sig.name, name,
     hint and "; " .. hint or meant(name, names_of(sig)), order_of(sig)))
 end
