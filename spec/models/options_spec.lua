@@ -309,3 +309,36 @@ describe("a VisionTransformer", function()
     end
   end)
 end)
+
+-- The defaults of transformers' GPT2Config and BertConfig, by the names of their arguments.
+describe("a model's configuration", function()
+  local bind = require "moth.binding.bind"
+  local GPT2 = {vocab_size = "50257", n_positions = "1024", n_embd = "768", n_layer = "12",
+    n_head = "12", n_inner = "none", resid_pdrop = "0.1", embd_pdrop = "0.1", attn_pdrop = "0.1",
+    layer_norm_epsilon = "1e-05"}
+  local BERT = {vocab_size = "30522", hidden_size = "768", num_hidden_layers = "12",
+    num_attention_heads = "12", intermediate_size = "none", hidden_dropout_prob = "0.1",
+    attention_probs_dropout_prob = "0.1", max_position_embeddings = "512",
+    type_vocab_size = "2", layer_norm_eps = "1e-12", add_pooling_layer = "true"}
+
+  for name, want in pairs {GPT2Model = GPT2, GPT2LMHeadModel = GPT2, BertModel = BERT} do
+    it("has transformers' defaults in its help: " .. name, function()
+      local got = {}
+      for _, arg in ipairs(bind.signature(models[name].signature).args) do
+        got[arg.name] = tostring(arg.fallback)
+      end
+      assert.same(want, got)
+    end)
+  end
+
+  it("has these sizes if none are given", function()
+    local gpt2 = models.GPT2Model {n_embd = 2, n_layer = 1, n_head = 1}
+    assert.equal("50257 2", shape(gpt2.wte.weight))
+    assert.equal("1024 2", shape(gpt2.wpe.weight))
+    assert.equal("2 8", shape(gpt2.h[1].mlp.c_fc.weight))
+    local bert = models.BertModel {hidden_size = 2, num_hidden_layers = 1, num_attention_heads = 1}
+    assert.equal("30522 2", shape(bert.embeddings.word_embeddings.weight))
+    assert.equal("512 2", shape(bert.embeddings.position_embeddings.weight))
+    assert.equal("2 2", shape(bert.embeddings.token_type_embeddings.weight))
+  end)
+end)
