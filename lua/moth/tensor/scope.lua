@@ -62,16 +62,20 @@ local function end_scope(id, fn)
   if status < 0 then errors.status(status, "scope") end
 end
 
-local function close(id, fn, ok, ...)
-  if not ok then
-    end_scope(id, fn)
-    error((...), 0)
-  end
+local function keep_results(...)
   for i = 1, select("#", ...) do
     local value = (select(i, ...))
     if lib.istensor(value) then C.moth_keep(ctx, value)
     elseif type(value) == "table" then keep_in(value, {}) end
   end
+end
+
+local function close(id, fn, ok, ...)
+  if not ok then
+    end_scope(id, fn)
+    error((...), 0)
+  end
+  keep_results(...)
   end_scope(id, fn)
   lib.forget_dead()
   return ...
@@ -99,19 +103,11 @@ end
 
 -- ---- scopes inside Moth ----
 
-local function keep_more(...)
-  for i = 1, select("#", ...) do
-    local value = (select(i, ...))
-    if lib.istensor(value) then C.moth_keep(ctx, value)
-    elseif type(value) == "table" then keep_in(value, {}) end
-  end
-end
-
 local function finish(id, ok, first, ...)
-  if ok then -- the usual case has no loop
-    if lib.istensor(first) then C.moth_keep(ctx, first)
-    elseif type(first) == "table" then keep_in(first, {}) end
-    if select("#", ...) > 0 then keep_more(...) end
+  if ok then
+    if lib.istensor(first) then C.moth_keep(ctx, first) -- the usual case has no loop
+    else keep_results(first) end
+    if select("#", ...) > 0 then keep_results(...) end
   end
   C.moth_scope_close(ctx, id)
   if not ok then error(first, 0) end

@@ -1,7 +1,6 @@
 --- cuda.lua -- hints for names of torch.cuda and its namespaces.
 
-local DEVICES = "a net runs on one device; moth.token shares its weights between threads, as in "
-  .. "examples/12_word2vec.lua"
+local DEVICES = "nn.parallel.DistributedDataParallel trains a net on several GPUs, a process each"
 local MEMORY = "moth.cuda.memory_summary, moth.cuda.memory_allocated, "
   .. "moth.cuda.max_memory_allocated "
   .. "and moth.cuda.memory_reserved report it"
